@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Why a call of another endpoint has no result. It is a [`std::error::Error`], so `?` ends the job with
-/// its message.
+/// Why a call of another endpoint has no result. It is a [`std::error::Error`], so `?` ends the job
+/// with its message.
 ///
 /// ```
 /// use gristmill_sdk::{CallError, Context, Error};
@@ -22,8 +22,8 @@ use std::fmt;
 pub enum CallError {
     /// The endpoint's `callEndpoints` does not have the other endpoint, or this does not exist.
     Denied(String),
-    /// The endpoint's id, the input or the idempotency key is malformed, or the key was used for another
-    /// input.
+    /// The endpoint's id, the input or the idempotency key is malformed, or the key was used for
+    /// another input.
     InvalidRequest(String),
     /// The attempt has made as many calls as it may, the chain of calls is too long, or the other
     /// endpoint's queue is full.

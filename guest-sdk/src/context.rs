@@ -13,8 +13,8 @@ use crate::{CallError, EmitError, Error, http};
 ///
 /// Calls are cheap and return at once, except [`emit`](Self::emit) and
 /// [`emit_with_metrics`](Self::emit_with_metrics), which wait while the host's buffer is full,
-/// [`http_send`](Self::http_send), [`submit`](Self::submit) and [`call`](Self::call). Tests create a
-/// context with `testing::TestContext`.
+/// [`http_send`](Self::http_send), [`submit`](Self::submit) and [`call`](Self::call). Tests create
+/// a context with `testing::TestContext`.
 ///
 /// ```
 /// use gristmill_sdk::{Context, Error};
@@ -118,8 +118,8 @@ impl Context {
         self.host.s3_config()
     }
 
-    /// The position of this attempt in a distributed trace, as the `traceparent` header of W3C Trace
-    /// Context. `None` when the submission had none and the host does not trace the job.
+    /// The position of this attempt in a distributed trace, as the `traceparent` header of W3C
+    /// Trace Context. `None` when the submission had none and the host does not trace the job.
     ///
     /// ```
     /// # let ctx = gristmill_sdk::testing::TestContext::new();
@@ -256,8 +256,9 @@ impl Context {
         self.host.http_send(request)
     }
 
-    /// Submits a job to another endpoint of the same owner, and returns its id. The job is on stable
-    /// storage then. A handler can call only the endpoints in its endpoint's `callEndpoints`.
+    /// Submits a job to another endpoint of the same owner, and returns its id. The job is on
+    /// stable storage then. A handler can call only the endpoints in its endpoint's
+    /// `callEndpoints`.
     ///
     /// If the host crashes, this attempt runs again and submits again: give a key with
     /// [`submit_with_key`](Self::submit_with_key) to get the job of the first attempt.
@@ -281,8 +282,8 @@ impl Context {
         self.host.submit(endpoint, &encode_input(input)?, None)
     }
 
-    /// [`submit`](Self::submit) with an idempotency key: for 24 hours, a call with the same key and input
-    /// refers to the job of the first one.
+    /// [`submit`](Self::submit) with an idempotency key: for 24 hours, a call with the same key and
+    /// input refers to the job of the first one.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -307,8 +308,8 @@ impl Context {
         self.host.submit(endpoint, &encode_input(input)?, Some(idempotency_key))
     }
 
-    /// Submits a job to another endpoint and waits for its output, until shortly before the end of this
-    /// attempt. The attempt keeps its worker and its sandbox meanwhile.
+    /// Submits a job to another endpoint and waits for its output, until shortly before the end of
+    /// this attempt. The attempt keeps its worker and its sandbox meanwhile.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -333,8 +334,9 @@ impl Context {
         decode_output(&self.host.call(endpoint, &encode_input(input)?, None)?)
     }
 
-    /// [`call`](Self::call) with an idempotency key. After a [`submit_with_key`](Self::submit_with_key)
-    /// with the same key and input it waits for that job, so that several jobs can run at once.
+    /// [`call`](Self::call) with an idempotency key. After a
+    /// [`submit_with_key`](Self::submit_with_key) with the same key and input it waits for that
+    /// job, so that several jobs can run at once.
     ///
     /// # Errors
     /// See [`CallError`].

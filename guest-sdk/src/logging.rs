@@ -1,9 +1,10 @@
-//! Subscribers of the crates `log` and `tracing`, by the features of the same names: each line goes to
-//! the job's log, with its level.
+//! Subscribers of the crates `log` and `tracing`, by the features of the same names: each line goes
+//! to the job's log, with its level.
 //!
-//! They are installed before the first job of an instance. A handler that has set a subscriber of its
-//! own keeps it. The environment variable `LOG_LEVEL` (`trace`, `debug`, `info`, `warn`, `error`, `off`)
-//! chooses the lines; by default they begin with `info`. A line costs one call of the host.
+//! They are installed before the first job of an instance. A handler that has set a subscriber of
+//! its own keeps it. The environment variable `LOG_LEVEL` (`trace`, `debug`, `info`, `warn`,
+//! `error`, `off`) chooses the lines; by default they begin with `info`. A line costs one call of
+//! the host.
 
 use std::sync::Once;
 

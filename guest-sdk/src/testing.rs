@@ -40,7 +40,8 @@ const UPDATE: &str = "UPDATE_SCHEMA";
 
 /// Compares the JSON Schema of an input with a file of the project, which `input-schema` in
 /// `gristmill.toml` names. A file that does not exist is written, and with the environment variable
-/// `UPDATE_SCHEMA=1` also one that differs, so that each change of the schema is a change of a file.
+/// `UPDATE_SCHEMA=1` also one that differs, so that each change of the schema is a change of a
+/// file.
 ///
 /// The schema usually comes from the crate `schemars`, a dev-dependency of the project:
 ///
@@ -274,9 +275,9 @@ impl TestContext {
         self
     }
 
-    /// Adds a result of [`Context::call`] of this endpoint. Results of the same endpoint are given in the
-    /// order of these calls, and the last one repeats. [`Context::submit`] uses up none. Any other
-    /// endpoint is [denied](CallError::Denied).
+    /// Adds a result of [`Context::call`] of this endpoint. Results of the same endpoint are given
+    /// in the order of these calls, and the last one repeats. [`Context::submit`] uses up none. Any
+    /// other endpoint is [denied](CallError::Denied).
     ///
     /// ```
     /// # use gristmill_sdk::CallError;

@@ -89,8 +89,8 @@ pub(crate) fn read(archive: impl Read, dir: Option<&Path>) -> anyhow::Result<Sum
     Ok(summary)
 }
 
-/// An error of the library in words: its own ones name blocks and headers of an archive. Errors of the system
-/// stay as they are.
+/// An error of the library in words: its own ones name blocks and headers of an archive. Errors of
+/// the system stay as they are.
 fn explained(error: io::Error, is_first: bool) -> anyhow::Error {
     let is_of_library = matches!(
         error.kind(),

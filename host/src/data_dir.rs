@@ -89,8 +89,8 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// A warning about a key file that other users of the machine can read. It is no refusal: Kubernetes
-/// mounts a secret with such modes by default, in a directory that only the pod reaches.
+/// A warning about a key file that other users of the machine can read. It is no refusal:
+/// Kubernetes mounts a secret with such modes by default, in a directory that only the pod reaches.
 pub(crate) fn check_key_file(file: &Path) -> Option<String> {
     // A file that cannot be read is reported when the key is read.
     let mode = fs::metadata(file).ok()?.mode() & 0o777;

@@ -1,5 +1,5 @@
-//! The `gristmill` binary: the host's wiring ([`serve`]), the command line ([`cli`]), and the reading
-//! of backups ([`archive`]).
+//! The `gristmill` binary: the host's wiring ([`serve`]), the command line ([`cli`]), and the
+//! reading of backups ([`archive`]).
 
 mod archive;
 pub mod cli;

@@ -1,13 +1,15 @@
-//! The programs that tests start: the binary under test, and the library that replaces its disk and its clock.
+//! The programs that tests start: the binary under test, and the library that replaces its disk and
+//! its clock.
 //!
-//! What cargo does not build before a suite is built here, once for each process, so that no test runs a program of
-//! older sources; this takes half a second when there is nothing to build.
+//! What cargo does not build before a suite is built here, once for each process, so that no test
+//! runs a program of older sources; this takes half a second when there is nothing to build.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The binary under test. Cargo builds it before the suites of this package, but not before those of other packages.
+/// The binary under test. Cargo builds it before the suites of this package, but not before those
+/// of other packages.
 ///
 /// # Panics
 /// When it cannot be built.
@@ -33,8 +35,8 @@ pub fn binary() -> PathBuf {
     built.clone()
 }
 
-/// The library of `tests/faults/disk/shim`, for `LD_PRELOAD`. It is in a target directory of its own, which no other
-/// cargo holds while tests run.
+/// The library of `tests/faults/disk/shim`, for `LD_PRELOAD`. It is in a target directory of its
+/// own, which no other cargo holds while tests run.
 ///
 /// # Panics
 /// When it cannot be built.
@@ -47,7 +49,8 @@ pub fn disk_shim() -> &'static Path {
     })
 }
 
-/// The directory of this process's cargo profile, such as `target/debug`: test programs are in `deps` below it.
+/// The directory of this process's cargo profile, such as `target/debug`: test programs are in
+/// `deps` below it.
 fn profile() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.ancestors().nth(2).unwrap().to_owned()

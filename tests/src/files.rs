@@ -4,8 +4,8 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// All files below a directory with their bytes, except `admin.key` and `secrets.key`, which hold a secret on purpose.
-/// A file that a working host deletes meanwhile is left out.
+/// All files below a directory with their bytes, except `admin.key` and `secrets.key`, which hold a
+/// secret on purpose. A file that a working host deletes meanwhile is left out.
 pub fn files_without_keys(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     assert!(directory.is_dir(), "{} is no directory", directory.display());
     let mut found = vec![];

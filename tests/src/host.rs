@@ -99,8 +99,9 @@ impl TestHost {
         Self { process, program, folder, arguments, admin_key, authority: None, uploaded }
     }
 
-    /// The host that `GRISTMILL_TEST_URL` names, if it is set. Another program has started it; its connections of TCP
-    /// are made to `GRISTMILL_TEST_ADDRESS`, and its admin key is `GRISTMILL_TEST_KEY`.
+    /// The host that `GRISTMILL_TEST_URL` names, if it is set. Another program has started it; its
+    /// connections of TCP are made to `GRISTMILL_TEST_ADDRESS`, and its admin key is
+    /// `GRISTMILL_TEST_KEY`.
     fn elsewhere() -> Option<Self> {
         let url = std::env::var("GRISTMILL_TEST_URL").ok()?;
         let named = |name| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));

@@ -117,8 +117,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Http2<IO> {
         self.stream.write_all(&bytes).await.unwrap();
     }
 
-    /// Calls without a body on the next `count` streams from `first` on, in one write. Each head names an empty
-    /// field so many times more, with a byte for each. The host may close the connection instead.
+    /// Calls without a body on the next `count` streams from `first` on, in one write. Each head
+    /// names an empty field so many times more, with a byte for each. The host may close the
+    /// connection instead.
     pub async fn flood(&mut self, first: u32, count: u32, path: &str, fields: usize) {
         let mut bytes = vec![];
         for stream in (first..).step_by(2).take(count as usize) {
@@ -181,8 +182,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Http2<IO> {
         self.stream.write_all(&frame(DATA, END_STREAM, stream, body.as_bytes())).await.unwrap();
     }
 
-    /// The status and the whole body of the next answer, which must be on this stream. Another event is
-    /// returned as an error, such as a reset of any stream.
+    /// The status and the whole body of the next answer, which must be on this stream. Another
+    /// event is returned as an error, such as a reset of any stream.
     pub async fn whole_answer(&mut self, wanted: u32) -> Result<(u16, String), Event> {
         let (mut code, mut body) = (None, vec![]);
         loop {

@@ -1,10 +1,11 @@
-//! A test that starts itself again in a network of its own, where it may change addresses; and the reason with which
-//! tests are skipped that may not have such a network, or a disk of their own.
+//! A test that starts itself again in a network of its own, where it may change addresses; and the
+//! reason with which tests are skipped that may not have such a network, or a disk of their own.
 
 use std::ffi::OsStr;
 use std::process::Command;
 
-/// The variable with which an operator of a machine without namespaces accepts that tests are skipped.
+/// The variable with which an operator of a machine without namespaces accepts that tests are
+/// skipped.
 const WITHOUT_NAMESPACES: &str = "GRISTMILL_WITHOUT_NAMESPACES";
 
 /// Prints that a test is skipped for this reason, a missing permission.
@@ -21,8 +22,8 @@ pub fn skip_without_namespaces(reason: &str) {
     println!("skipped: {reason}");
 }
 
-/// Runs the test `name` of this program again in a network of its own, with these variables of its environment.
-/// Without the permission for it, the test is [skipped](skip_without_namespaces).
+/// Runs the test `name` of this program again in a network of its own, with these variables of its
+/// environment. Without the permission for it, the test is [skipped](skip_without_namespaces).
 ///
 /// # Panics
 /// When that test fails, or may not be skipped.

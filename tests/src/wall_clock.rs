@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-/// Sets the lead of the wall clock in seconds, in the file that `CLOCK_FILE` names. Replaces the file at once, since
-/// a host may read it at any time.
+/// Sets the lead of the wall clock in seconds, in the file that `CLOCK_FILE` names. Replaces the
+/// file at once, since a host may read it at any time.
 ///
 /// # Panics
 /// When the file cannot be written.

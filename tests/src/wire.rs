@@ -30,15 +30,16 @@ impl Wire {
         Self { reader, writer }
     }
 
-    /// Keeps back what is written from now on, for up to 200 ms, until this side ends: the host gets it together with
-    /// the end. For less than a segment, 64 KiB.
+    /// Keeps back what is written from now on, for up to 200 ms, until this side ends: the host
+    /// gets it together with the end. For less than a segment, 64 KiB.
     pub fn cork(&self) {
         let stream: &TcpStream = self.writer.as_ref();
         set_tcp_cork(stream, true).unwrap();
     }
 
-    /// The answer to a call whose body has this many bytes, in chunks and so without an announced length. The answer is
-    /// read while the body is sent: the host may close the connection before it has the whole body.
+    /// The answer to a call whose body has this many bytes, in chunks and so without an announced
+    /// length. The answer is read while the body is sent: the host may close the connection before
+    /// it has the whole body.
     pub async fn call_in_chunks(host: &TestHost, method: &str, path: &str, bytes: usize) -> Answer {
         const PIECE_BYTES: usize = 64 << 10;
         let mut wire = Self::connect(host).await;

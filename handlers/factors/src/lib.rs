@@ -31,7 +31,8 @@ fn find_primes() -> Vec<u64> {
     for (number, prime) in (0..=PRIME_MAX).zip(0_u64..).skip(2) {
         if is_composite.get(number).is_some_and(|is_composite| !is_composite) {
             primes.push(prime);
-            // In a component a position has 32 bits, and the square of a large prime more: nothing is left to mark.
+            // In a component a position has 32 bits, and the square of a large prime more: nothing
+            // is left to mark.
             if let Some(square) = number.checked_mul(number) {
                 is_composite.iter_mut().skip(square).step_by(number).for_each(|c| *c = true);
             }

@@ -41,8 +41,8 @@ pub enum Do {
     Rename,
     /// Reads the number in it and writes the next one, `bytes` times.
     Count,
-    /// Creates a directory, as SQLite does to lock a database, and ends as `text` says: `spin` never,
-    /// `trap` with a trap, anything else by returning.
+    /// Creates a directory, as SQLite does to lock a database, and ends as `text` says: `spin`
+    /// never, `trap` with a trap, anything else by returning.
     Lock,
     /// Removes an empty directory.
     Unlock,

@@ -68,7 +68,8 @@ fn thumbnail(ctx: &Context, input: Input) -> Result<Output, Error> {
     ctx.debug(format_args!("decoded {} x {} pixels", image.width(), image.height()));
     let (original_width, original_height) = turned(image.width(), image.height(), orientation);
 
-    // Never larger than the original. The small image is turned, since a copy of the large one may not fit.
+    // Never larger than the original. The small image is turned, since a copy of the large one may
+    // not fit.
     let (width, height) =
         (input.max_width.min(original_width), input.max_height.min(original_height));
     let (width, height) = turned(width, height, orientation);

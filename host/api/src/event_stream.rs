@@ -1,4 +1,5 @@
-//! Server-sent events: the wishes of a caller in the head of a request, the text of an event, and the answer.
+//! Server-sent events: the wishes of a caller in the head of a request, the text of an event, and
+//! the answer.
 //!
 //! **Bounds.** [`STREAM_TIME_MAX`] for an answer that could go on for ever.
 
@@ -23,9 +24,9 @@ pub(crate) const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
 /// A stream of the management API ends after this time; its reader connects again.
 pub(crate) const STREAM_TIME_MAX: Duration = Duration::from_hours(1);
 
-/// Whether the caller prefers events to JSON, by the `Accept` headers (RFC 9110, section 12.5.1): of
-/// `text/event-stream` and `application/json`, the type with the greater weight, or of equal ones the first.
-/// Ranges with `*` do not count.
+/// Whether the caller prefers events to JSON, by the `Accept` headers (RFC 9110, section 12.5.1):
+/// of `text/event-stream` and `application/json`, the type with the greater weight, or of equal
+/// ones the first. Ranges with `*` do not count.
 pub(crate) fn is_accepted(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut preferred = (false, 0.0);
@@ -41,7 +42,8 @@ pub(crate) fn is_accepted(headers: &HeaderMap) -> bool {
     preferred.0
 }
 
-/// The weight `q` among the parameters of a media range, from 0 to 1. An invalid one counts as absent.
+/// The weight `q` among the parameters of a media range, from 0 to 1. An invalid one counts as
+/// absent.
 fn weight_of(parameters: &str) -> f32 {
     let mut named = parameters.split(';').filter_map(|parameter| parameter.split_once('='));
     let weight = named.find(|(name, _)| name.trim().eq_ignore_ascii_case("q"));
@@ -94,8 +96,8 @@ pub(crate) fn response(events: Body) -> Response {
     (headers, events).into_response()
 }
 
-/// An answer of server-sent events that could go on for ever: it ends after [`STREAM_TIME_MAX`], between two of
-/// its pieces. The permit is held until the answer has ended or its reader has left.
+/// An answer of server-sent events that could go on for ever: it ends after [`STREAM_TIME_MAX`],
+/// between two of its pieces. The permit is held until the answer has ended or its reader has left.
 pub(crate) fn long_response(
     pieces: impl Stream<Item = Bytes> + Send + 'static,
     permit: ConcurrencyPermit,

@@ -1,21 +1,21 @@
 //! The HTTP interface of Gristmill: the queue API under `/v2` and `/sdk/v2`, the management API
 //! under `/v1`, a registry of handlers beside the queue API, and the web console.
 //!
-//! A call passes `request` (its head and path), `identity` (its key, its owner and its permission) and `limits`,
-//! then the route in `queue`, `management`, `registry` or `console`, which reads its body with `request`;
-//! `answer` and `event_stream` have the forms that all of them share.
+//! A call passes `request` (its head and path), `identity` (its key, its owner and its permission)
+//! and `limits`, then the route in `queue`, `management`, `registry` or `console`, which reads its
+//! body with `request`; `answer` and `event_stream` have the forms that all of them share.
 //!
-//! Each module knows only those before it: `answer`, `limits`, `request`, `event_stream`, `state`, `identity`,
-//! `openapi`, the routes, `router`.
+//! Each module knows only those before it: `answer`, `limits`, `request`, `event_stream`, `state`,
+//! `identity`, `openapi`, the routes, `router`.
 //!
 //! [`Api::new`] lists every route on one screen. The documents of both APIs are those of
 //! `gristmill-wire`; `queue/dto/` and `management/dto/` convert the domain to them. OpenAI's format
 //! is only in `queue/openai`, and that of registries only in [`registry`]. Every error of both APIs
 //! is an [`answer::error::ApiError`].
 //!
-//! **Bounds.** A body is read up to its route's limit; [`limits::in_flight::BODIES_IN_FLIGHT_BYTES_MAX`]
-//! bounds the sum of all bodies that are being read, with a share for each key. A waiting call
-//! costs one task and one map entry.
+//! **Bounds.** A body is read up to its route's limit;
+//! [`limits::in_flight::BODIES_IN_FLIGHT_BYTES_MAX`] bounds the sum of all bodies that are being
+//! read, with a share for each key. A waiting call costs one task and one map entry.
 
 mod answer;
 mod console;

@@ -1,13 +1,13 @@
 //! The events of the topic `overview`, each made once for all streams that need the same one.
 //!
-//! **Promise.** A stream whose last event was of version *v* gets what has changed since *v*; the first
-//! event of a stream has all endpoints.
-//! **Bounds.** Only events from the newest version are kept: one for each owner and each version that a
-//! stream has seen last, which is the one before for all streams that keep up. A stream that is further
-//! behind than deletions are [known](DELETED_VERSIONS) ends, and begins anew when its reader returns.
-//! **Cost.** A look at each endpoint of the owner, and the text of those that have changed, once in a
-//! second: some 10 ms for a first event of 10,000 endpoints. It is made on [the threads for
-//! pages](Pages), where owners take turns.
+//! **Promise.** A stream whose last event was of version *v* gets what has changed since *v*; the
+//! first event of a stream has all endpoints. **Bounds.** Only events from the newest version are
+//! kept: one for each owner and each version that a stream has seen last, which is the one before
+//! for all streams that keep up. A stream that is further behind than deletions are
+//! [known](DELETED_VERSIONS) ends, and begins anew when its reader returns. **Cost.** A look at
+//! each endpoint of the owner, and the text of those that have changed, once in a second: some 10
+//! ms for a first event of 10,000 endpoints. It is made on [the threads for pages](Pages), where
+//! owners take turns.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -43,9 +43,9 @@ struct Wanted {
 }
 
 impl OverviewEvents {
-    /// The event, as text, for a stream of `key` whose last event was of version `since`, or 0 if this is
-    /// its first; empty if nothing has changed. `None`: the stream ends, since it is too far behind, or
-    /// the event could not be made.
+    /// The event, as text, for a stream of `key` whose last event was of version `since`, or 0 if
+    /// this is its first; empty if nothing has changed. `None`: the stream ends, since it is too
+    /// far behind, or the event could not be made.
     pub(crate) async fn event(
         &self,
         pages: &Pages,
@@ -66,7 +66,8 @@ impl OverviewEvents {
         cell.get_or_try_init(make).await.ok().cloned()
     }
 
-    /// The place of an event. A stream that is behind its values by some milliseconds makes its own.
+    /// The place of an event. A stream that is behind its values by some milliseconds makes its
+    /// own.
     fn cell(&self, version: u64, wanted: Wanted) -> Arc<OnceCell<Bytes>> {
         let mut made = self.0.lock();
         if version > made.version {

@@ -1,10 +1,11 @@
-//! `GET /livez` and `GET /readyz`: probes for supervisors and load balancers, without a key. They do not
-//! count for the limit of their address: behind a local proxy, other callers could make them fail.
+//! `GET /livez` and `GET /readyz`: probes for supervisors and load balancers, without a key. They
+//! do not count for the limit of their address: behind a local proxy, other callers could make them
+//! fail.
 //!
 //! `/livez` answers 200 as long as the process answers calls; a supervisor restarts it otherwise.
-//! `/readyz` answers 503 from the moment when the host begins to stop, so that a load balancer sends
-//! its calls elsewhere; also while another host is active, and while the database cannot be reached.
-//! A host with a full disk is ready, since clients read their results there.
+//! `/readyz` answers 503 from the moment when the host begins to stop, so that a load balancer
+//! sends its calls elsewhere; also while another host is active, and while the database cannot be
+//! reached. A host with a full disk is ready, since clients read their results there.
 
 use axum::Router;
 use axum::body::Body;

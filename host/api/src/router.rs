@@ -90,8 +90,9 @@ impl Api {
         Self { routes, keys, http, callers: Callers::Clients }
     }
 
-    /// The routes of a listener that only collectors and supervisors reach: `/metrics`, `/livez` and
-    /// `/readyz`, without keys. On a loopback address it answers no call that may be a website's.
+    /// The routes of a listener that only collectors and supervisors reach: `/metrics`, `/livez`
+    /// and `/readyz`, without keys. On a loopback address it answers no call that may be a
+    /// website's.
     pub fn private(state: ApiState, is_loopback: bool) -> Self {
         let (keys, http) = (state.control.keys.clone(), state.http.clone());
         let routes = metrics::private_routes().merge(probes::private_routes());
@@ -104,7 +105,8 @@ impl Api {
         Self { routes: routes.with_state(state), keys, http, callers }
     }
 
-    /// Answers a call. Answers that may be counted have their [owner](gristmill_edge::AnswerOwner) among their extensions.
+    /// Answers a call. Answers that may be counted have their [owner](gristmill_edge::AnswerOwner)
+    /// among their extensions.
     ///
     /// Steps for every call are here and not in layers: each layer boxes its future, and is cloned
     /// with its whole content for each call.
@@ -372,7 +374,8 @@ fn behind_bearer((scope, mut route): Route) -> UtoipaMethodRouter<Guarded> {
     route
 }
 
-/// The format of the refusals of one API. It is known from the path, and kept when the request is not.
+/// The format of the refusals of one API. It is known from the path, and kept when the request is
+/// not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RefusalFormat {
     /// The queue API, and every other path.

@@ -1,7 +1,7 @@
 //! The state of the routes: handles to the parts that the host has created.
 //!
-//! *Invariant:* no store, catalog or logs. The operations of [`Control`] read and change all that is deployed, and
-//! those of [`Jobs`] the jobs.
+//! *Invariant:* no store, catalog or logs. The operations of [`Control`] read and change all that
+//! is deployed, and those of [`Jobs`] the jobs.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -59,8 +59,8 @@ pub struct SharedState {
 /// The settings for clients of hosted services.
 #[derive(Debug, Clone)]
 pub struct Compatibility {
-    /// Completes the names of the template field and query flag for platform templates: `is<Brand>`,
-    /// `include<Brand>Templates`.
+    /// Completes the names of the template field and query flag for platform templates:
+    /// `is<Brand>`, `include<Brand>Templates`.
     pub brand: Arc<str>,
     /// Whether endpoints that request a GPU are accepted; they run on the CPU like all others.
     pub ignores_gpu: bool,

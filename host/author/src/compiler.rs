@@ -7,8 +7,8 @@ use gristmill_commands::output;
 use gristmill_runtime::compile::process::Compiler;
 
 /// A compiler for a waiting developer, with a cache: `gristmill/` in `$XDG_CACHE_HOME`, or in
-/// `~/.cache`. Without a home directory, or with a directory that cannot be used, there is no cache,
-/// and compiling takes as long as on a host.
+/// `~/.cache`. Without a home directory, or with a directory that cannot be used, there is no
+/// cache, and compiling takes as long as on a host.
 ///
 /// # Errors
 /// Errors of [`Compiler::of_this_program`].

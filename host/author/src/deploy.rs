@@ -101,8 +101,8 @@ pub(crate) struct Deployable {
 }
 
 impl Deployable {
-    /// A project with a component. A setting whose table the project's file does not have is not sent, so that
-    /// the endpoint keeps it.
+    /// A project with a component. A setting whose table the project's file does not have is not
+    /// sent, so that the endpoint keeps it.
     pub(crate) fn of_project(project: &Project, component: Bytes) -> Self {
         Self {
             name: project.handler.name.clone(),
@@ -124,12 +124,12 @@ impl Deployable {
     /// Checks the settings, uploads the component, and creates or updates the template and the
     /// endpoint.
     ///
-    /// The upload moves the image's name, and from then on each endpoint that runs this image runs the
-    /// new component. So all that can be refused is checked before it.
+    /// The upload moves the image's name, and from then on each endpoint that runs this image runs
+    /// the new component. So all that can be refused is checked before it.
     ///
     /// # Errors
-    /// When the host refuses one of them. Unless the host changes between its checks and the upload,
-    /// nothing that runs has changed then.
+    /// When the host refuses one of them. Unless the host changes between its checks and the
+    /// upload, nothing that runs has changed then.
     pub(crate) async fn put(self, client: &Client) -> anyhow::Result<(Handler, DeployedEndpoint)> {
         let Self { name, tag, component, template, endpoint } = self;
         let image = format!("{name}:{tag}");
@@ -151,8 +151,8 @@ impl Deployable {
         };
         let uploaded = uploaded.await;
         if uploaded.is_err() && is_new {
-            // The refusal matters more than a template that cannot be deleted. A template that another
-            // deploy uses by now is not deleted.
+            // The refusal matters more than a template that cannot be deleted. A template that
+            // another deploy uses by now is not deleted.
             let _ = client.delete_template(id.as_str()).await;
         }
         let upload = uploaded?;
@@ -228,7 +228,8 @@ pub async fn deploy(args: DeployArgs) -> anyhow::Result<ExitCode> {
     if as_json {
         output::result(report(&client, &name, &upload, &deployed))?;
     } else {
-        // The host shows the time of the compile, which it keeps for a component that it has already.
+        // The host shows the time of the compile, which it keeps for a component that it has
+        // already.
         let is_compiled = started.elapsed().as_millis() >= u128::from(upload.compile_ms);
         show(&client, &name, &upload, is_compiled, &deployed, &input)?;
     }
@@ -301,8 +302,8 @@ fn show(
     Ok(())
 }
 
-/// The input of a first job as a word of a shell: the project's own one, if a line has room for it and
-/// the component accepts it.
+/// The input of a first job as a word of a shell: the project's own one, if a line has room for it
+/// and the component accepts it.
 fn first_input(chosen: &ComponentSource, component: &[u8]) -> String {
     const BYTES_MAX: usize = 120;
     let own = chosen.project.as_ref().and_then(|project| test_input::beside(&project.dir).ok());

@@ -1,6 +1,6 @@
-//! The component of `run`, `test` and `deploy`: a project's component is built first if it does not exist,
-//! a source of the project is newer, the project has too many files to look for one, or the component does not
-//! have the schema of the project.
+//! The component of `run`, `test` and `deploy`: a project's component is built first if it does not
+//! exist, a source of the project is newer, the project has too many files to look for one, or the
+//! component does not have the schema of the project.
 
 use std::fs;
 
@@ -46,8 +46,8 @@ pub(crate) async fn read(
     component_file::read(chosen.component_path())
 }
 
-/// The project with a directory that programs can be started in and that can be listed: the empty path of
-/// the current one cannot.
+/// The project with a directory that programs can be started in and that can be listed: the empty
+/// path of the current one cannot.
 fn in_directory(project: &Project) -> Project {
     let mut project = project.clone();
     if project.dir.as_os_str().is_empty() {
@@ -90,8 +90,8 @@ fn reason_to_build(chosen: &ComponentSource, project: &Project) -> Option<String
     (!has_it).then(|| format!("the project's component {component} has not the schema of {schema}"))
 }
 
-/// Whether the component of a project without `input-schema` has the schema of a file: it was built while the
-/// project had one.
+/// Whether the component of a project without `input-schema` has the schema of a file: it was built
+/// while the project had one.
 fn has_schema_of_file(chosen: &ComponentSource, project: &Project) -> bool {
     match project.handler.language {
         // Its toolchain may have derived the schema from the annotation of the input.
@@ -115,8 +115,8 @@ mod tests {
     /// An empty component.
     const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
 
-    /// The reason to build a project without `input-schema` that has this component, and these options of its
-    /// last build.
+    /// The reason to build a project without `input-schema` that has this component, and these
+    /// options of its last build.
     fn reason(language: &str, component: &[u8], options: Option<&str>) -> Option<String> {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);

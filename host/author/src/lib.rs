@@ -1,13 +1,13 @@
-//! The commands of `gristmill` for the authors of handlers: `new`, `build`, `run`, `test`, `dev` and
-//! `deploy`.
+//! The commands of `gristmill` for the authors of handlers: `new`, `build`, `run`, `test`, `dev`
+//! and `deploy`.
 //!
 //! *Promise:* `run` and `test` run a handler in the sandbox of a host, with the same limits and
 //! messages, and without a host. All commands but `new` share the [project file](project) and its
 //! build. `dev` needs a host in its process, which the program passes to it, so that nothing here
 //! knows a store or a listener.
 //!
-//! **Bounds.** [`limits`] has those of a job on this machine. **Cost.** A component is compiled once
-//! for each of its contents: a [cache](compiler()) keeps the machine code.
+//! **Bounds.** [`limits`] has those of a job on this machine. **Cost.** A component is compiled
+//! once for each of its contents: a [cache](compiler()) keeps the machine code.
 
 mod build;
 mod compiler;

@@ -5,7 +5,7 @@
 //! name = "greeter"                  # the id of its endpoint, and the name of its component
 //! language = "rust"                 # rust, python or javascript (or js)
 //! component = "build/greeter.wasm"  # where the built component lies; this is the default
-//! input-schema = "schema.json"      # a JSON Schema of the input, which becomes a part of the component
+//! input-schema = "schema.json"      # a JSON Schema of the input, a part of the component
 //!
 //! [limits]                          # as the options of `gristmill run`: memory-mib, timeout-ms,
 //! memory-mib = 64                   # max-fuel, metering, scratch-gb
@@ -75,7 +75,8 @@ pub(crate) enum Language {
     Rust,
     /// Built with componentize-py.
     Python,
-    /// Built with a JavaScript engine in the component. The other names are those of `gristmill new`.
+    /// Built with a JavaScript engine in the component. The other names are those of `gristmill
+    /// new`.
     #[serde(alias = "js", alias = "typescript", alias = "ts")]
     Javascript,
 }
@@ -135,8 +136,8 @@ impl Project {
         })
     }
 
-    /// The project as if its file had an empty table in place of each missing one, so that a deploy replaces
-    /// all three settings.
+    /// The project as if its file had an empty table in place of each missing one, so that a deploy
+    /// replaces all three settings.
     pub(crate) fn with_all_tables(mut self) -> Self {
         self.env.get_or_insert_default();
         self.allowed_hosts.get_or_insert_default();

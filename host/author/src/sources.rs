@@ -1,5 +1,5 @@
-//! The sources of a project: `dev` watches them, and `run`, `test` and `deploy` build again when one is
-//! newer than the component.
+//! The sources of a project: `dev` watches them, and `run`, `test` and `deploy` build again when
+//! one is newer than the component.
 
 use std::fs::{self, File, Metadata};
 use std::io::Read as _;
@@ -24,8 +24,8 @@ const NOT_BUILT: [&str; 3] = [FILE_NAME, "tests.json", "test_input.json"];
 /// The end of the name of the file with the options of a build, beside the component.
 pub(crate) const OPTIONS_SUFFIX: &str = ".options.json";
 
-/// Most entries of directories that a search visits, so that a project with a huge directory of data
-/// does not delay each run. A project with more entries is built each time.
+/// Most entries of directories that a search visits, so that a project with a huge directory of
+/// data does not delay each run. A project with more entries is built each time.
 pub(crate) const ENTRIES_MAX: usize = 20_000;
 
 /// The beginning of a file in which a JUnit report has its first element, in bytes.
@@ -61,8 +61,9 @@ pub(crate) fn newer_than(dir: &Path, time: SystemTime) -> Search {
     newer_within(dir, time, ENTRIES_MAX)
 }
 
-/// Whether a file was changed at `time` or later. An equal time counts, since the times of files have steps
-/// of up to 10 ms on Linux, and of up to 2 s on other file systems: the change may be the later one.
+/// Whether a file was changed at `time` or later. An equal time counts, since the times of files
+/// have steps of up to 10 ms on Linux, and of up to 2 s on other file systems: the change may be
+/// the later one.
 pub(crate) fn is_changed_since(file: &Metadata, time: SystemTime) -> bool {
     file.modified().is_ok_and(|changed| changed >= time)
 }
@@ -102,8 +103,8 @@ fn goes_into_component(path: &Path) -> bool {
     !name.ends_with(".md") && !NOT_BUILT.iter().any(|name| path == Path::new(name))
 }
 
-/// Whether a file is a report of `test --junit`. It may have any name, and a test after a build writes it, so
-/// that it would be newer than the component each time.
+/// Whether a file is a report of `test --junit`. It may have any name, and a test after a build
+/// writes it, so that it would be newer than the component each time.
 fn is_junit_report(file: &Path) -> bool {
     let mut head = Vec::new();
     let read =

@@ -144,8 +144,8 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Begins a client of the host at this URL, `http` or `https`. A path in it is kept: the APIs are
-    /// below it.
+    /// Begins a client of the host at this URL, `http` or `https`. A path in it is kept: the APIs
+    /// are below it.
     pub fn builder(base: Url) -> Builder {
         Builder { base, key: None, authorities: None, retries: Retries::default() }
     }
@@ -241,7 +241,8 @@ impl Client {
         Ok(Answer::new(text.into()))
     }
 
-    /// Sends a call and reads its answer. `is_repeatable`: a second call has the same effect as one.
+    /// Sends a call and reads its answer. `is_repeatable`: a second call has the same effect as
+    /// one.
     pub(crate) async fn send<T>(
         &self,
         request: RequestBuilder,
@@ -335,8 +336,8 @@ impl Client {
     }
 }
 
-/// `Url` would resolve the names `.` and `..`, so that a call named another object. No object has such a
-/// name, and none is found with its dots encoded twice.
+/// `Url` would resolve the names `.` and `..`, so that a call named another object. No object has
+/// such a name, and none is found with its dots encoded twice.
 fn without_dots(segment: &str) -> Cow<'_, str> {
     match segment {
         "." | ".." => segment.replace('.', "%2E").into(),

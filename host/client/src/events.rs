@@ -61,13 +61,14 @@ impl EventStream {
         self.heard_at - self.opened_at
     }
 
-    /// The id after which a further stream continues, once all events of this one have been received.
+    /// The id after which a further stream continues, once all events of this one have been
+    /// received.
     pub(crate) fn last_id(&self) -> Option<&str> {
         self.parser.last_id()
     }
 
-    /// The next event; `None` once the host has ended the answer. If the call is dropped, no event is
-    /// lost.
+    /// The next event; `None` once the host has ended the answer. If the call is dropped, no event
+    /// is lost.
     ///
     /// # Errors
     /// [`ClientError::Interrupted`] when the connection breaks, or no byte comes for a minute.

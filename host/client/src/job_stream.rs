@@ -79,7 +79,8 @@ impl JobStream {
                 "message" => StreamUpdate::Chunk(Chunk::new(event.data)?),
                 "restart" => StreamUpdate::Restart(read(&event.data)?),
                 "end" => StreamUpdate::End(read(&event.data)?),
-                // `deleted`, after which the next connection is refused with 404, and kinds of a later version.
+                // `deleted`, after which the next connection is refused with 404, and kinds of a
+                // later version.
                 _ => continue,
             });
         }

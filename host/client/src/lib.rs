@@ -20,14 +20,15 @@
 //! # }
 //! ```
 //!
-//! The [types](wire) of requests and answers are those of the host. An [`Answer`] has the host's text
-//! too, byte for byte.
+//! The [types](wire) of requests and answers are those of the host. An [`Answer`] has the host's
+//! text too, byte for byte.
 //!
 //! **Bounds.** An answer, or all pages of a list, is read up to [`ANSWER_BYTES_MAX`], a server-sent
 //! event up to [`EVENT_BYTES_MAX`]; every call has a time limit. Redirects are not followed, since
 //! they would send the key elsewhere.
 //!
-//! **Repetition.** A call is repeated only if the repetition cannot take effect twice ([`Retries`]).
+//! **Repetition.** A call is repeated only if the repetition cannot take effect twice
+//! ([`Retries`]).
 
 mod answer;
 mod backup;
@@ -61,6 +62,6 @@ pub use volume_files::FileDownload;
 /// The types of requests and answers.
 pub use gristmill_wire as wire;
 
-/// The file in a host's data directory with the admin key: the host writes it, and programs on the same
-/// machine read it.
+/// The file in a host's data directory with the admin key: the host writes it, and programs on the
+/// same machine read it.
 pub const ADMIN_KEY_FILE: &str = "admin.key";

@@ -1,4 +1,5 @@
-//! The management API: endpoints, templates, handlers, keys, credentials, volumes, usage, log lines.
+//! The management API: endpoints, templates, handlers, keys, credentials, volumes, usage, log
+//! lines.
 
 use std::fmt;
 use std::sync::Arc;
@@ -232,11 +233,12 @@ calls! {
     /// A handler that an endpoint has run, with its settings at that time.
     release(endpoint: &str, version: u32) -> Answer<ReleaseWithSettings> =
         get(&["v1", ENDPOINTS, endpoint, "releases", &version.to_string()], &[]);
-    /// Rolls back to the previous handler, or to that of a version. After a call without a version and
-    /// without `from`, a repetition returns to the handler that the first call replaced.
+    /// Rolls back to the previous handler, or to that of a version. After a call without a version
+    /// and without `from`, a repetition returns to the handler that the first call replaced.
     roll_back(endpoint: &str, to: &Rollback) -> Answer<Release> =
         send_json(Method::POST, &["v1", ENDPOINTS, endpoint, "rollback"], to);
-    /// Replaces the secret of an endpoint's webhooks; for a day the previous ones sign them as well.
+    /// Replaces the secret of an endpoint's webhooks; for a day the previous ones sign them as
+    /// well.
     rotate_webhook_secret(endpoint: &str) -> Answer<EndpointWithSecret> =
         post(&["v1", ENDPOINTS, endpoint, "rotate-webhook-secret"]);
     /// The newest deliveries of an endpoint's webhooks, newest first.
@@ -392,8 +394,8 @@ impl Client {
         self.create_template(&new_template(id, fields)).await.map(|_| Deployed::Created)
     }
 
-    /// Checks what [`put_template`](Self::put_template) would do, and changes nothing. An image in a
-    /// registry is not fetched.
+    /// Checks what [`put_template`](Self::put_template) would do, and changes nothing. An image in
+    /// a registry is not fetched.
     ///
     /// # Errors
     /// [`ClientError`]
@@ -466,8 +468,8 @@ impl Client {
         LogStream::new(self.clone(), endpoint.clone(), query.clone())
     }
 
-    /// One connection of [`Self::follow_logs`], as events; after the event with the id `after`, if it
-    /// is given.
+    /// One connection of [`Self::follow_logs`], as events; after the event with the id `after`, if
+    /// it is given.
     ///
     /// # Errors
     /// [`ClientError`]

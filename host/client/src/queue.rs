@@ -40,8 +40,8 @@ impl Client {
 
     /// Submits a job. The answer comes once the job is on stable storage.
     ///
-    /// With a `key` of the caller's choice, at most 255 printable characters, the host makes one job
-    /// of all submissions that have it, so the client repeats this one when it is in doubt.
+    /// With a `key` of the caller's choice, at most 255 printable characters, the host makes one
+    /// job of all submissions that have it, so the client repeats this one when it is in doubt.
     ///
     /// # Errors
     /// [`ClientError`]
@@ -117,8 +117,8 @@ impl Client {
         self.send(self.request(Method::GET, url).timeout(wait + CALL_TIME_MAX), true).await
     }
 
-    /// Follows the job's stream to its end, over as many connections as needed: from chunk `from` on,
-    /// or from the first chunk that no call has delivered yet.
+    /// Follows the job's stream to its end, over as many connections as needed: from chunk `from`
+    /// on, or from the first chunk that no call has delivered yet.
     pub fn stream(&self, endpoint: &EndpointId, job: &str, from: Option<u64>) -> JobStream {
         JobStream::new(self.clone(), endpoint.clone(), job.to_owned(), from)
     }

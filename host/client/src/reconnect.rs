@@ -8,7 +8,8 @@ use crate::{ClientError, Event, EventStream};
 const RECONNECTS_MAX: u32 = 10;
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
-/// A connection on which the host was heard for so long was no failure: a proxy may end each after some minutes.
+/// A connection on which the host was heard for so long was no failure: a proxy may end each after
+/// some minutes.
 const LASTING: Duration = Duration::from_secs(30);
 
 /// The longest pause that an answer may ask for; beyond it the error is returned.

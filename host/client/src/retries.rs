@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::ClientError;
 
-/// The pause before the first repetition, if the host names none; each further one is twice as long.
+/// The pause before the first repetition, if the host names none; each further one is twice as
+/// long.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// How often a call is repeated, and how long the client waits before.
@@ -12,11 +13,11 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// Any call is repeated when no connection was made, and when the host refused it before it changed
 /// anything: with 429, or for a full disk or a slow body
 /// ([`ErrorCode::is_retry_safe`](crate::wire::ErrorCode::is_retry_safe)). A call that reads, or a
-/// submission with an `Idempotency-Key`, is also repeated when the connection broke or the host or a
-/// proxy was not available (502 to 504). No other call is repeated.
+/// submission with an `Idempotency-Key`, is also repeated when the connection broke or the host or
+/// a proxy was not available (502 to 504). No other call is repeated.
 ///
-/// The client waits as long as `Retry-After` says; without it a quarter of a second before the first
-/// repetition, and twice as long before each further one.
+/// The client waits as long as `Retry-After` says; without it a quarter of a second before the
+/// first repetition, and twice as long before each further one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retries {
     /// Most repetitions of one call.

@@ -1,8 +1,8 @@
 //! The parser of server-sent events.
 //!
-//! **Bound.** An [`EventParser`] keeps as many bytes of one event as its user permits. Own code, because the parser
-//! `eventsource-stream` has no such bound, has had no release since 2022, and needs a second parser
-//! library.
+//! **Bound.** An [`EventParser`] keeps as many bytes of one event as its user permits. Own code,
+//! because the parser `eventsource-stream` has no such bound, has had no release since 2022, and
+//! needs a second parser library.
 
 /// The kind of an event that names none.
 const MESSAGE: &str = "message";

@@ -81,8 +81,8 @@ impl Client {
         self.send::<()>(request, false).await.map(drop)
     }
 
-    /// Creates a directory of a network volume, and missing directories of its path. A directory that
-    /// exists stays as it is.
+    /// Creates a directory of a network volume, and missing directories of its path. A directory
+    /// that exists stays as it is.
     ///
     /// # Errors
     /// [`ClientError`]

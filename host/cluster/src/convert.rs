@@ -53,7 +53,8 @@ pub(crate) fn prepare(number: u64, deployment: &Deployment, component: &Componen
     }
 }
 
-/// The deployment of such a message. It has no input schema, since inputs are checked before jobs are queued.
+/// The deployment of such a message. It has no input schema, since inputs are checked before jobs
+/// are queued.
 pub(crate) fn deployment(message: &Prepare) -> Result<(Arc<Deployment>, Component), Unusable> {
     let Prepare { endpoint, template, component, .. } = message;
     let endpoint: Endpoint =

@@ -1,8 +1,8 @@
 //! Messages as frames of a body: four bytes with the length of a message, then the message.
 //!
-//! **Bounds.** A frame has at most [`FRAME_BYTES_MAX`]. A sender's frames wait in memory until the connection takes
-//! them: [`FrameSender::send_in_window`] waits while [`WINDOW_BYTES`] of its kind wait, [`FrameSender::send`] never
-//! waits.
+//! **Bounds.** A frame has at most [`FRAME_BYTES_MAX`]. A sender's frames wait in memory until the
+//! connection takes them: [`FrameSender::send_in_window`] waits while [`WINDOW_BYTES`] of its kind
+//! wait, [`FrameSender::send`] never waits.
 
 use std::convert::Infallible;
 use std::io;
@@ -25,11 +25,13 @@ const WINDOW_BYTES: usize = 1 << 20;
 
 const LENGTH_BYTES: usize = size_of::<u32>();
 
-/// Shorter frames get a field that no message has. The library h2 counts unread shorter frames against their
-/// connection, and ends it beyond 32 MiB of such overhead, which would end all attempts of a host.
+/// Shorter frames get a field that no message has. The library h2 counts unread shorter frames
+/// against their connection, and ends it beyond 32 MiB of such overhead, which would end all
+/// attempts of a host.
 const FRAME_BYTES_MIN: usize = 256;
 
-/// The key of the field 2047 with bytes. The other side skips it, as each version does with unknown fields.
+/// The key of the field 2047 with bytes. The other side skips it, as each version does with unknown
+/// fields.
 const PADDING_KEY: [u8; 2] = [0xfa, 0x7f];
 
 /// The other side receives nothing any more.
@@ -152,8 +154,8 @@ where
     /// The next message; `None` at the end of the body. Dropping the future loses nothing.
     ///
     /// # Errors
-    /// When the connection is lost, and of kind [`InvalidData`](io::ErrorKind::InvalidData) for a malformed
-    /// message.
+    /// When the connection is lost, and of kind [`InvalidData`](io::ErrorKind::InvalidData) for a
+    /// malformed message.
     pub(crate) async fn next<M: Message + Default>(&mut self) -> io::Result<Option<M>> {
         loop {
             if let Some(length) = self.length()?

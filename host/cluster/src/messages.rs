@@ -1,13 +1,13 @@
 //! The messages between the active host and a runner, with the numbers of their fields.
 //!
-//! A number is never used again for another meaning. A host of an earlier version skips fields and kinds of
-//! messages that it does not know, and reads absent fields as empty.
+//! A number is never used again for another meaning. A host of an earlier version skips fields and
+//! kinds of messages that it does not know, and reads absent fields as empty.
 
 use bytes::Bytes;
 use prost::{Message, Oneof};
 
-/// The version of the protocol that this program speaks. Hosts with different versions do not run each
-/// other's attempts; calls are forwarded between them nevertheless.
+/// The version of the protocol that this program speaks. Hosts with different versions do not run
+/// each other's attempts; calls are forwarded between them nevertheless.
 pub(crate) const PROTOCOL: u32 = 1;
 
 /// The first message of the active host.
@@ -106,7 +106,8 @@ pub(crate) struct Start {
     /// Milliseconds until it is stopped.
     #[prost(uint64, tag = "9")]
     pub(crate) remaining_ms: u64,
-    /// Whether the active host has several owners, so that each may hold only a share of the runner.
+    /// Whether the active host has several owners, so that each may hold only a share of the
+    /// runner.
     #[prost(bool, tag = "10")]
     pub(crate) several_owners: bool,
 }
@@ -208,7 +209,8 @@ pub(crate) struct ChunkMessage {
     /// Empty without metrics.
     #[prost(bytes = "bytes", tag = "2")]
     pub(crate) metrics: Bytes,
-    /// The position among the parts of a split emit; `parts` is 0 for a whole one and for a piece of a string.
+    /// The position among the parts of a split emit; `parts` is 0 for a whole one and for a piece
+    /// of a string.
     #[prost(uint32, tag = "3")]
     pub(crate) part: u32,
     #[prost(uint32, tag = "4")]

@@ -10,8 +10,8 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 /// Bytes of one attempt that may be on their way.
 pub(crate) const STREAM_WINDOW: u32 = 256 << 10;
 
-/// Bytes of all attempts of a connection that may be on their way, so that a few attempts whose data is not
-/// read yet do not stop the others.
+/// Bytes of all attempts of a connection that may be on their way, so that a few attempts whose
+/// data is not read yet do not stop the others.
 const CONNECTION_WINDOW: u32 = 64 << 20;
 
 const PING_INTERVAL: Duration = Duration::from_secs(1);

@@ -1,13 +1,14 @@
-//! The commands that only call a host over HTTP ([`ClientCommand`]), and the parts that they share with the
-//! other commands of `gristmill`: arguments, output, and calls that are repeated.
+//! The commands that only call a host over HTTP ([`ClientCommand`]), and the parts that they share
+//! with the other commands of `gristmill`: arguments, output, and calls that are repeated.
 //!
 //! **Promises.** They use `gristmill-client` and none of the host's own crates, so the program
 //! `gristmill-client` needs neither wasmtime nor SQLite; a test checks the manifest
-//! ([`structure.rs`](../../../tests/product/e2e/structure.rs)). Standard output carries only results;
-//! progress, notes and errors are written to standard error ([`output`]). The exit code is 0 when the
-//! command succeeded, 1 when it failed, and 2 when the command line itself is invalid.
+//! ([`structure.rs`](../../../tests/product/e2e/structure.rs)). Standard output carries only
+//! results; progress, notes and errors are written to standard error ([`output`]). The exit code is
+//! 0 when the command succeeded, 1 when it failed, and 2 when the command line itself is invalid.
 //!
-//! **Bounds.** Those of the client's answers; inputs and components are read up to the host's own bounds.
+//! **Bounds.** Those of the client's answers; inputs and components are read up to the host's own
+//! bounds.
 
 pub mod arguments;
 pub mod calls;

@@ -129,8 +129,8 @@ const SECRET_WORDS: [&str; 12] = [
     "AUTH",
 ];
 
-/// The variables, with `***` for each value that looks like a secret, by its name or as a URL with a
-/// password.
+/// The variables, with `***` for each value that looks like a secret, by its name or as a URL with
+/// a password.
 fn without_secrets(variables: &serde_json::Map<String, Value>) -> Value {
     let shown = variables.iter().map(|(name, value)| {
         let upper = name.to_uppercase();

@@ -1,5 +1,5 @@
-//! The files of the web console. The binary contains them as they are in the repository: there is no
-//! build step, and a host needs no file beside its binary.
+//! The files of the web console. The binary contains them as they are in the repository: there is
+//! no build step, and a host needs no file beside its binary.
 //!
 //! **Promise.** A path names a file of this crate or nothing; no path reaches the file system.
 //! **Bounds.** The files are constants. Only files with a [known kind](KINDS) are served.
@@ -87,7 +87,8 @@ mod tests {
 
     #[test]
     fn every_file_is_of_a_known_kind() {
-        // Without its kind a file would be embedded and answered with 404. Licences and notes have `.txt` or none.
+        // Without its kind a file would be embedded and answered with 404. Licences and notes have
+        // `.txt` or none.
         for path in paths().filter(|path| path.contains('.') && !path.ends_with(".md")) {
             assert!(find(&path).is_some(), "{path}");
         }

@@ -28,8 +28,8 @@ pub struct Backups {
     deployed: Arc<Deployed>,
 }
 
-/// All data of the host at one instant. While it exists there is no other backup, and no component is
-/// deleted.
+/// All data of the host at one instant. While it exists there is no other backup, and no component
+/// is deleted.
 #[derive(Debug)]
 pub struct Backup {
     files: Vec<BackupFile>,
@@ -76,8 +76,9 @@ impl Backup {
         self.files.len()
     }
 
-    /// The function to call when the client has taken the whole archive. Only then it counts as the last backup: a
-    /// part of an archive that was written may still wait for a client that never reads it.
+    /// The function to call when the client has taken the whole archive. Only then it counts as the
+    /// last backup: a part of an archive that was written may still wait for a client that never
+    /// reads it.
     pub fn on_received(&self) -> impl FnOnce() + Send + use<> {
         let deployed = self.deployed.clone();
         move || deployed.backed_up_at_ms.store(deployed.now().as_millis(), Ordering::Relaxed)
@@ -87,8 +88,8 @@ impl Backup {
     /// reads files and while `into` takes no more.
     ///
     /// # Errors
-    /// Those of `into` and of the file system, and a component that does not match the digest in its
-    /// name; then the archive is incomplete.
+    /// Those of `into` and of the file system, and a component that does not match the digest in
+    /// its name; then the archive is incomplete.
     pub fn write(mut self, into: &mut impl Write) -> io::Result<()> {
         write_files(std::mem::take(&mut self.files), into)
     }

@@ -1,5 +1,5 @@
-//! The blobs of pushed images that no image has yet: blobs that are still arriving, and complete blobs
-//! that wait for their manifest.
+//! The blobs of pushed images that no image has yet: blobs that are still arriving, and complete
+//! blobs that wait for their manifest.
 //!
 //! **Bounds.** [`UPLOADS_MAX`] at one time. An owner has a third of the places that other owners
 //! leave, but at most [`UPLOADS_OF_OWNER_MAX`]; [`UPLOADS_OF_PUSH`] are always allowed. So a later
@@ -8,10 +8,10 @@
 //! that no call has touched for [`IDLE_MAX`] is removed, with its file; a task looks once a minute,
 //! as long as there are any. At the bound, older copies of a blob that was pushed several times are
 //! removed for any new upload. An upload that no call has touched for [`EVICTABLE_AFTER`] is
-//! removed for its owner's next upload when the owner is at its bound or all places are taken, and for
-//! other owners' uploads when all places are taken and its owner has more than [`UPLOADS_OF_PUSH`].
-//! Such uploads and older copies are removed for the bytes of their owner's other uploads, too. All
-//! uploads end with the process.
+//! removed for its owner's next upload when the owner is at its bound or all places are taken, and
+//! for other owners' uploads when all places are taken and its owner has more than
+//! [`UPLOADS_OF_PUSH`]. Such uploads and older copies are removed for the bytes of their owner's
+//! other uploads, too. All uploads end with the process.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -215,8 +215,8 @@ impl BlobUploads {
         table.uploads.remove(&id).is_some()
     }
 
-    /// Removes the complete blobs that a manifest names, or none if one is missing. `is_stored` says
-    /// which blobs an image of this name has, so that the manifest needs no upload of them.
+    /// Removes the complete blobs that a manifest names, or none if one is missing. `is_stored`
+    /// says which blobs an image of this name has, so that the manifest needs no upload of them.
     pub fn claim<const N: usize>(
         &self,
         owner: &OwnerId,
@@ -297,8 +297,8 @@ pub struct ClaimedBlobs<const N: usize> {
 }
 
 impl<const N: usize> ClaimedBlobs<N> {
-    /// Returns the blobs, for a later attempt at the manifest: before the claim ends, so that another
-    /// manifest that waits for it finds them. A blob without room is dropped.
+    /// Returns the blobs, for a later attempt at the manifest: before the claim ends, so that
+    /// another manifest that waits for it finds them. A blob without room is dropped.
     pub fn give_back(&self, staged: [Option<Box<dyn Staged>>; N]) {
         let mut table = self.uploads.0.lock();
         for ((owner, name, digest), staged) in self.keys.iter().zip(staged) {

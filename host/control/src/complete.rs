@@ -1,6 +1,6 @@
-//! Operations that are completed even when their caller stops waiting, which drops the future of the
-//! call. An operation has several steps, such as a record of the catalog and then its files, and no
-//! caller may stop it between two of them.
+//! Operations that are completed even when their caller stops waiting, which drops the future of
+//! the call. An operation has several steps, such as a record of the catalog and then its files,
+//! and no caller may stop it between two of them.
 //!
 //! **Costs.** One task for each operation.
 

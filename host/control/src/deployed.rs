@@ -55,8 +55,8 @@ impl Deployed {
         self.store.now()
     }
 
-    /// Refuses a key that was revoked, or has expired, since the call began. It must be equal in all
-    /// fields, scopes and endpoints included: a key with other ones would be another key.
+    /// Refuses a key that was revoked, or has expired, since the call began. It must be equal in
+    /// all fields, scopes and endpoints included: a key with other ones would be another key.
     ///
     /// # Errors
     /// [`ControlError::KeyEnded`].
@@ -84,7 +84,8 @@ impl Deployed {
         }
     }
 
-    /// Checks the change that `decide` returns, as [`change`](Self::change) would, and writes nothing.
+    /// Checks the change that `decide` returns, as [`change`](Self::change) would, and writes
+    /// nothing.
     ///
     /// # Errors
     /// Those of `decide`, the refusals of the catalog, and [`ControlError::KeyEnded`].
@@ -124,11 +125,11 @@ impl Deployed {
         }
     }
 
-    /// Deletes unused components. A component that still runs is deleted by a later call of this, or
-    /// by the next start.
+    /// Deletes unused components. A component that still runs is deleted by a later call of this,
+    /// or by the next start.
     pub(crate) async fn remove_unused_components(&self) {
-        // A backup in progress must still read the files that it names. Calls do not exclude each other:
-        // a component that one call replaces while another call deletes files would stay.
+        // A backup in progress must still read the files that it names. Calls do not exclude each
+        // other: a component that one call replaces while another call deletes files would stay.
         let Ok(_turn) = self.backup_turn.try_read() else { return };
         let unused = match self.catalog.remove_unused_components().await {
             Ok(unused) => unused,
@@ -138,9 +139,9 @@ impl Deployed {
         self.remove_files(unused).await;
     }
 
-    /// Releases the files of an added component, after its record is in the catalog or was refused. When
-    /// this returns, files without a record are removed: the record was refused, or another call has
-    /// deleted it already.
+    /// Releases the files of an added component, after its record is in the catalog or was refused.
+    /// When this returns, files without a record are removed: the record was refused, or another
+    /// call has deleted it already.
     pub(crate) async fn release(&self, added: AddedComponent) {
         let digest = added.component.digest;
         drop(added);

@@ -36,7 +36,8 @@ pub struct HostCounters {
     pub hosts: u64,
     /// Endpoints that exist.
     pub endpoints: u64,
-    /// When the last backup was complete, in milliseconds since 1970; 0 before the first one of this process.
+    /// When the last backup was complete, in milliseconds since 1970; 0 before the first one of
+    /// this process.
     pub backed_up_at_ms: u64,
 }
 

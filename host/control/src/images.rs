@@ -118,8 +118,8 @@ impl Images {
         self.0.components.open_component(component).await
     }
 
-    /// Makes the owner's `name` refer to uploaded bytes, which are checked and compiled first. Endpoints
-    /// that run this image run the new component from their next job on.
+    /// Makes the owner's `name` refer to uploaded bytes, which are checked and compiled first.
+    /// Endpoints that run this image run the new component from their next job on.
     ///
     /// Until the component is compiled, the call ends with its caller and has changed nothing; from
     /// then on it is completed.
@@ -136,13 +136,13 @@ impl Images {
         self.name(caller, name, NamedComponent::Uploaded(&*staged), None, || ()).await
     }
 
-    /// Like [`upload`](Self::upload), for a component that a manifest names. `on_named` runs once the
-    /// name refers to the component, even if the caller has stopped waiting; it is dropped if the
-    /// push has failed. Uploaded bytes can be pushed again then.
+    /// Like [`upload`](Self::upload), for a component that a manifest names. `on_named` runs once
+    /// the name refers to the component, even if the caller has stopped waiting; it is dropped if
+    /// the push has failed. Uploaded bytes can be pushed again then.
     ///
     /// # Errors
-    /// [`ControlError::ComponentDeleted`] when a known component is not stored any more, and those of
-    /// [`upload`](Self::upload).
+    /// [`ControlError::ComponentDeleted`] when a known component is not stored any more, and those
+    /// of [`upload`](Self::upload).
     pub async fn push(
         &self,
         caller: &Arc<ApiKey>,
@@ -225,12 +225,12 @@ impl Images {
         }
     }
 
-    /// Removes those of these names that still refer to the same component: all of them in one change,
-    /// or none. Returns whether there were any. `label` names them in a refusal.
+    /// Removes those of these names that still refer to the same component: all of them in one
+    /// change, or none. Returns whether there were any. `label` names them in a refusal.
     ///
     /// # Errors
-    /// [`ControlError::Conflict`] when endpoints run the component of one of them, and those of every
-    /// change.
+    /// [`ControlError::Conflict`] when endpoints run the component of one of them, and those of
+    /// every change.
     pub async fn remove_all(
         &self,
         caller: &Arc<ApiKey>,

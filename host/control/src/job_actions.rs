@@ -1,15 +1,17 @@
 //! Actions on many jobs: cancel, retry or delete all jobs that match a filter, in the background.
 //!
-//! **Promises.** An action examines each job once, from the newest to the oldest, and no job that was submitted
-//! after it began. It changes a job only as the call for this one job would. An action survives a restart: the
-//! next process continues it at its last recorded position, so after a crash the jobs of its last second may
-//! be examined twice. An action ends with its API key, and leaves out an endpoint as soon as that is deleted: the
-//! next endpoint with the same id loses nothing.
+//! **Promises.** An action examines each job once, from the newest to the oldest, and no job that
+//! was submitted after it began. It changes a job only as the call for this one job would. An
+//! action survives a restart: the next process continues it at its last recorded position, so after
+//! a crash the jobs of its last second may be examined twice. An action ends with its API key, and
+//! leaves out an endpoint as soon as that is deleted: the next endpoint with the same id loses
+//! nothing.
 //!
-//! **Bounds.** [`RUNNING_MAX`] running actions and [`KEPT_MAX`] actions for each owner. Running actions take
-//! turns: the whole host works on one page at one time, and rests after it for as long as it took, so calls
-//! have at least half of the store. A page has [`PAGE_JOBS`] jobs, and [`CHANGES_MAX`] of them are changed at
-//! one time. **Cost.** A synced write for each begin, each abort and each end, and one each second between.
+//! **Bounds.** [`RUNNING_MAX`] running actions and [`KEPT_MAX`] actions for each owner. Running
+//! actions take turns: the whole host works on one page at one time, and rests after it for as long
+//! as it took, so calls have at least half of the store. A page has [`PAGE_JOBS`] jobs, and
+//! [`CHANGES_MAX`] of them are changed at one time. **Cost.** A synced write for each begin, each
+//! abort and each end, and one each second between.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,7 +65,8 @@ struct Inner {
     deployed: Arc<Deployed>,
     store: Arc<dyn JobActionStore>,
     actions: Mutex<BTreeMap<JobActionId, JobAction>>,
-    /// Held from the look at an action to the end of its write, so that no older state is written last.
+    /// Held from the look at an action to the end of its write, so that no older state is written
+    /// last.
     recording: AsyncMutex<()>,
     /// Held by the one action that works on a page.
     turn: AsyncMutex<()>,
@@ -154,12 +157,12 @@ impl JobActions {
         Ok(())
     }
 
-    /// Begins an action. It is on stable storage when this returns, and it begins even if the caller has
-    /// stopped waiting.
+    /// Begins an action. It is on stable storage when this returns, and it begins even if the
+    /// caller has stopped waiting.
     ///
     /// # Errors
-    /// [`ControlError::Conflict`] while too many of the owner's actions run; [`ControlError::KeyEnded`]; those
-    /// of the store.
+    /// [`ControlError::Conflict`] while too many of the owner's actions run;
+    /// [`ControlError::KeyEnded`]; those of the store.
     pub async fn begin(
         &self,
         caller: &Arc<ApiKey>,
@@ -207,8 +210,8 @@ impl JobActions {
         self.0.seen(caller, id, |action| action.clone())
     }
 
-    /// Ends a running action before its next page of jobs, or while it waits for room: also after a crash, once
-    /// this has returned. An action that has ended stays as it is.
+    /// Ends a running action before its next page of jobs, or while it waits for room: also after a
+    /// crash, once this has returned. An action that has ended stays as it is.
     ///
     /// # Errors
     /// [`ControlError::NotFound`], [`ControlError::KeyEnded`], those of the store.
@@ -255,7 +258,8 @@ impl End {
 }
 
 impl Inner {
-    /// Adds and stores an action, if its owner may have another one, and deletes the oldest ones for it.
+    /// Adds and stores an action, if its owner may have another one, and deletes the oldest ones
+    /// for it.
     async fn admit(self: &Arc<Self>, action: &JobAction) -> Result<(), ControlError> {
         let _recording = self.recording.lock().await;
         for id in self.add(action)? {
@@ -347,8 +351,8 @@ impl Inner {
         self.end(work.id, end).await;
     }
 
-    /// Ends an action. Clients see its end once that is on stable storage: the next process would continue it
-    /// otherwise.
+    /// Ends an action. Clients see its end once that is on stable storage: the next process would
+    /// continue it otherwise.
     async fn end(self: Arc<Self>, id: JobActionId, end: End) {
         loop {
             let recording = self.recording.lock().await;

@@ -59,8 +59,8 @@ impl Keys {
         self.0.view().keys.values().cloned().collect()
     }
 
-    /// A new key, and its text, which is stored nowhere. Removes keys of the same owner that expired more than
-    /// 30 days ago, so that they do not count for the owner's bound for ever.
+    /// A new key, and its text, which is stored nowhere. Removes keys of the same owner that
+    /// expired more than 30 days ago, so that they do not count for the owner's bound for ever.
     ///
     /// # Errors
     /// [`ControlError::Invalid`] for properties that no key may have, and those of every change.
@@ -117,8 +117,8 @@ impl Keys {
     /// Revokes a key: from now on it is refused.
     ///
     /// # Errors
-    /// [`ControlError::Conflict`] for the last admin key that does not expire: without it no new keys
-    /// could be created.
+    /// [`ControlError::Conflict`] for the last admin key that does not expire: without it no new
+    /// keys could be created.
     pub async fn revoke(&self, caller: &ApiKey, id: &str) -> Result<(), ControlError> {
         let revoke = |view: &View| {
             let key = KeyId::new(id).ok().and_then(|id| view.keys.get(&id));

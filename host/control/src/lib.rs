@@ -1,9 +1,9 @@
 //! The control plane: one call for each operation on what is deployed, without HTTP.
 //!
 //! **Promises.** A call carries out its whole operation or nothing of it. A caller that stops
-//! waiting does not stop an operation between two of its steps ([`complete()`]), and after a crash the
-//! next start finds the operation done or not begun. A key that was revoked, or has expired, changes
-//! nothing, however long the call has waited: the change itself checks the key again.
+//! waiting does not stop an operation between two of its steps ([`complete()`]), and after a crash
+//! the next start finds the operation done or not begun. A key that was revoked, or has expired,
+//! changes nothing, however long the call has waited: the change itself checks the key again.
 //!
 //! An object of another owner does not exist for a key, unless the key has the scope `admin`.
 //! Whether a key may call an operation at all is checked by the front end, before this crate.

@@ -1,13 +1,13 @@
 //! The present values of all endpoints, for watchers: read once a second at most, by one task for
 //! all of them, and not at all while there are none.
 //!
-//! **Promise.** A watcher sees the newest values, however slow it is: values are replaced, never queued.
-//! Each value has the version of the values in which it has changed, so that all watchers that have
-//! seen the same version miss the same changes.
-//! **Bounds.** A deleted endpoint is known for [`DELETED_VERSIONS`] versions.
-//! **Cost.** A read takes some microseconds for each endpoint of the host, and lets other calls be
-//! served after each [`READ_PART`]. The task rests at least [`REST_PART`] times as long as a read took,
-//! so that thousands of endpoints cost a twentieth of a core at most. Nothing on the path of a job.
+//! **Promise.** A watcher sees the newest values, however slow it is: values are replaced, never
+//! queued. Each value has the version of the values in which it has changed, so that all watchers
+//! that have seen the same version miss the same changes. **Bounds.** A deleted endpoint is known
+//! for [`DELETED_VERSIONS`] versions. **Cost.** A read takes some microseconds for each endpoint of
+//! the host, and lets other calls be served after each [`READ_PART`]. The task rests at least
+//! [`REST_PART`] times as long as a read took, so that thousands of endpoints cost a twentieth of a
+//! core at most. Nothing on the path of a job.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,8 +41,8 @@ pub const DELETED_VERSIONS: u64 = 64;
 pub struct LiveValues {
     /// The time.
     pub at: Timestamp,
-    /// The number of these values: one more than that of the values before. The first is 1; 0: there
-    /// are no values yet.
+    /// The number of these values: one more than that of the values before. The first is 1; 0:
+    /// there are no values yet.
     pub version: u64,
     /// The values of each owner who has or had endpoints.
     pub owners: HashMap<OwnerId, OwnerValues>,

@@ -1,17 +1,19 @@
 //! The counters of all endpoints as a bounded number of series.
 //!
 //! **Bounds.** At most N endpoints have series with their own name; the others share the series
-//! [`OTHER_ENDPOINTS`]. An endpoint keeps its name until it is deleted, or until it has had no job for
-//! [`IDLE_AFTER`] while an endpoint without a name has jobs: the busiest one of those takes the name's place.
+//! [`OTHER_ENDPOINTS`]. An endpoint keeps its name until it is deleted, or until it has had no job
+//! for [`IDLE_AFTER`] while an endpoint without a name has jobs: the busiest one of those takes the
+//! name's place.
 //!
-//! **Counters never go back.** A collector treats a counter that falls as reset, and would show a burst of
-//! jobs that never ran. So each count stays in the series where it was first shown: the shared series keeps
-//! the counts of its deleted endpoints, and those of an endpoint before it got its own name. When an endpoint
-//! loses its name, its own series ends and the shared one gets its later counts only; when it has its name
-//! again, its own series continues with the last value.
+//! **Counters never go back.** A collector treats a counter that falls as reset, and would show a
+//! burst of jobs that never ran. So each count stays in the series where it was first shown: the
+//! shared series keeps the counts of its deleted endpoints, and those of an endpoint before it got
+//! its own name. When an endpoint loses its name, its own series ends and the shared one gets its
+//! later counts only; when it has its name again, its own series continues with the last value.
 //!
-//! **Cost.** None for a job: all of this is decided when a collector reads, by the differences of the counters
-//! since the read before. Times are those of the monotonic clock, so steps of the wall clock do not matter.
+//! **Cost.** None for a job: all of this is decided when a collector reads, by the differences of
+//! the counters since the read before. Times are those of the monotonic clock, so steps of the wall
+//! clock do not matter.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -24,7 +26,8 @@ use gristmill_core::metrics::endpoint::EndpointTotals;
 use gristmill_core::workers::WorkerCounts;
 use parking_lot::Mutex;
 
-/// The name of the series that endpoints without a name of their own share. No endpoint can have it.
+/// The name of the series that endpoints without a name of their own share. No endpoint can have
+/// it.
 const OTHER_ENDPOINTS: &str = "(other)";
 
 /// An endpoint that has had no job for this time gives its name to an endpoint that has some.
@@ -104,8 +107,8 @@ impl State {
         shared.activity = activity;
     }
 
-    /// Gives names to endpoints in the shared series, the busiest first, and then in this order: first those
-    /// names that are free, and then those of idle endpoints.
+    /// Gives names to endpoints in the shared series, the busiest first, and then in this order:
+    /// first those names that are free, and then those of idle endpoints.
     fn give_names(&mut self, order: &[&EndpointIncarnation], names_max: usize, now: Instant) {
         let in_line = order.iter().filter_map(|each| Some((*each, self.shared.get(*each)?.jobs)));
         let mut in_line: Vec<_> = in_line.collect();
@@ -197,8 +200,8 @@ impl MetricSeries {
         Self { names_max, state: Mutex::default() }
     }
 
-    /// The series of these endpoints, which are all that exist; sorted by name, the shared one last. It
-    /// is missing as long as no endpoint was ever in it.
+    /// The series of these endpoints, which are all that exist; sorted by name, the shared one
+    /// last. It is missing as long as no endpoint was ever in it.
     pub fn of(
         &self,
         endpoints: Vec<(EndpointId, EndpointIncarnation, EndpointNow)>,
@@ -216,7 +219,8 @@ impl MetricSeries {
         now: Instant,
     ) -> Vec<SeriesValues> {
         state.remove_ended();
-        // An endpoint that was deleted while the caller read its state is counted above or at the next read.
+        // An endpoint that was deleted while the caller read its state is counted above or at the
+        // next read.
         endpoints.retain(|(_, incarnation, _)| !incarnation.has_ended());
         endpoints.sort_unstable_by(|(one, ..), (other, ..)| one.cmp(other));
         for (_, incarnation, of) in &endpoints {

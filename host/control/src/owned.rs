@@ -34,8 +34,8 @@ pub trait Owned: Sized + 'static {
     fn owner(&self) -> &OwnerId;
 }
 
-/// The refusal of a new object with a used id. Ids are unique on the host, so it is the same for every owner's
-/// object.
+/// The refusal of a new object with a used id. Ids are unique on the host, so it is the same for
+/// every owner's object.
 pub(crate) fn taken<T: Owned>(id: &T::Id) -> ControlError {
     ControlError::conflict(format!(
         "{} `{id}` exists already: ids are unique on this host, and another owner may have this one; choose \

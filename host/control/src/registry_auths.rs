@@ -86,8 +86,8 @@ impl RegistryAuths {
     /// Deletes credentials that no template names.
     ///
     /// # Errors
-    /// [`ControlError::NotFound`]; [`ControlError::Conflict`] when a template names them; and those of
-    /// every change.
+    /// [`ControlError::NotFound`]; [`ControlError::Conflict`] when a template names them; and those
+    /// of every change.
     pub async fn delete(&self, caller: &ApiKey, id: &RegistryAuthId) -> Result<(), ControlError> {
         let delete = |view: &View| {
             let auth: &Arc<RegistryAuth> = find_owned(view, caller, id)?;

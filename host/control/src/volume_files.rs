@@ -1,5 +1,5 @@
-//! The files of network volumes. Handlers change the same files at the same time: a file that is written
-//! here appears whole or not at all.
+//! The files of network volumes. Handlers change the same files at the same time: a file that is
+//! written here appears whole or not at all.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ pub struct FileUpload {
 }
 
 impl Volumes {
-    /// The entries of a directory by name, from the one after `after`, `count_max` at most. Without a
-    /// path, those of the volume's root.
+    /// The entries of a directory by name, from the one after `after`, `count_max` at most. Without
+    /// a path, those of the volume's root.
     ///
     /// # Errors
     /// [`ControlError::NotFound`] and [`ControlError::VolumeFile`].
@@ -73,7 +73,8 @@ impl Volumes {
         Ok(FileUpload { volumes: self.clone(), caller: caller.clone(), id, file })
     }
 
-    /// Creates a directory, and missing directories of its path. A directory that exists stays as it is.
+    /// Creates a directory, and missing directories of its path. A directory that exists stays as
+    /// it is.
     ///
     /// # Errors
     /// Those of [`list_files`](Self::list_files).
@@ -122,8 +123,8 @@ impl FileUpload {
     /// Gives the file its name, if the caller's key is still valid and the volume exists.
     ///
     /// # Errors
-    /// [`ControlError::KeyEnded`], [`ControlError::NotFound`] and [`ControlError::VolumeFile`]; then a
-    /// file of this name is unchanged.
+    /// [`ControlError::KeyEnded`], [`ControlError::NotFound`] and [`ControlError::VolumeFile`];
+    /// then a file of this name is unchanged.
     pub async fn finish(self) -> Result<(), ControlError> {
         let Self { volumes, caller, id, file } = self;
         let view = volumes.deployed.view();

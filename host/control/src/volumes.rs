@@ -89,8 +89,8 @@ impl Volumes {
 
     /// Deletes a network volume that no endpoint uses, with all its files.
     ///
-    /// Neither a caller that stops waiting nor a crash leaves files without a volume: the next start
-    /// removes the files of a deleted volume.
+    /// Neither a caller that stops waiting nor a crash leaves files without a volume: the next
+    /// start removes the files of a deleted volume.
     ///
     /// # Errors
     /// [`ControlError::NotFound`]; [`ControlError::Conflict`] when an endpoint uses it;
@@ -104,8 +104,8 @@ impl Volumes {
         let Self { deployed, files } = self;
         check_unused(&deployed.view(), caller, id)?;
         if let Err(error) = files.mark_removal(id).await {
-            // Only a crash within the next milliseconds would leave the directory behind, and a full
-            // disk must not prevent a deletion.
+            // Only a crash within the next milliseconds would leave the directory behind, and a
+            // full disk must not prevent a deletion.
             tracing::warn!(%error, "the removal of network volume `{id}` cannot be marked: {error}");
         }
         let delete = |view: &View| {

@@ -18,8 +18,8 @@ pub const DATABASE: &str = "store.db";
 /// on such a directory.
 pub const UNFINISHED: &str = ".unfinished";
 
-/// An empty file in a data directory whose jobs an import has moved to a database. No host starts on
-/// such a directory, since it would run the same jobs.
+/// An empty file in a data directory whose jobs an import has moved to a database. No host starts
+/// on such a directory, since it would run the same jobs.
 pub const IMPORTED: &str = ".imported";
 
 /// The key of the stored secrets. A backup has it only on request.

@@ -1,7 +1,7 @@
 //! Components in a place that all hosts of a cluster share.
 //!
-//! A host with a data directory of its own needs none: its components are files there. Hosts that share
-//! a database keep the components in it, and their data directories are only caches.
+//! A host with a data directory of its own needs none: its components are files there. Hosts that
+//! share a database keep the components in it, and their data directories are only caches.
 
 use std::fmt::Debug;
 use std::io;

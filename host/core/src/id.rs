@@ -15,8 +15,8 @@ pub use gristmill_wire::id::{
     VolumeId, WorkerId,
 };
 
-/// Names a shard: the jobs that one engine decides about, such as those of a data directory. It is the last
-/// part of their ids.
+/// Names a shard: the jobs that one engine decides about, such as those of a data directory. It is
+/// the last part of their ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ShardId(pub u16);
 
@@ -26,8 +26,8 @@ impl fmt::Display for ShardId {
     }
 }
 
-/// Names a job: `[sync-|call<depth>-]<uuidv7>-<shard>`. The id shows how the job was submitted, so that
-/// the depth of a handler's job is wherever its id is, also after a crash or a retry.
+/// Names a job: `[sync-|call<depth>-]<uuidv7>-<shard>`. The id shows how the job was submitted, so
+/// that the depth of a handler's job is wherever its id is, also after a crash or a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId {
     uuid: Uuid,
@@ -46,8 +46,8 @@ pub enum SubmissionKind {
     Handler(CallDepth),
 }
 
-/// The number of handlers between a job and the client that caused it: 1 for a job that was submitted by
-/// the handler of a client's job, up to [`CallDepth::MAX`].
+/// The number of handlers between a job and the client that caused it: 1 for a job that was
+/// submitted by the handler of a client's job, up to [`CallDepth::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallDepth(u8);
 
@@ -141,8 +141,9 @@ impl JobId {
         SubmissionKind::split(text).1
     }
 
-    /// The text of the id, without an allocation. Each call about a job compares one and writes one; with the
-    /// formatting macros these two took 5 % of the instructions of a call of `/status`.
+    /// The text of the id, without an allocation. Each call about a job compares one and writes
+    /// one; with the formatting macros these two took 5 % of the instructions of a call of
+    /// `/status`.
     pub fn text(self) -> JobIdText {
         let prefix = self.submission.prefix().as_bytes();
         let mut bytes = [0; JobIdText::BYTES_MAX];

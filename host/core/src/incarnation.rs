@@ -8,9 +8,9 @@ use crate::id::OwnerId;
 use crate::metrics::endpoint::EndpointMetrics;
 
 /// The time from an endpoint's creation to its deletion. All deployments of one endpoint have the
-/// same incarnation, and so the same owner; an endpoint that is created again under the same id gets
-/// a new one. These objects are not stored: each start of the host creates new ones, with the same
-/// [names on disk](Self::name_on_disk).
+/// same incarnation, and so the same owner; an endpoint that is created again under the same id
+/// gets a new one. These objects are not stored: each start of the host creates new ones, with the
+/// same [names on disk](Self::name_on_disk).
 #[derive(Debug, Clone)]
 pub struct EndpointIncarnation(Arc<Incarnation>);
 
@@ -47,8 +47,8 @@ impl EndpointIncarnation {
         &self.0.owner
     }
 
-    /// The beginning of the names of its files: the endpoint's id, a dot, and 16 hexadecimal digits.
-    /// The same after a restart, and another one for an endpoint that is created again.
+    /// The beginning of the names of its files: the endpoint's id, a dot, and 16 hexadecimal
+    /// digits. The same after a restart, and another one for an endpoint that is created again.
     pub fn name_on_disk(&self) -> &str {
         &self.0.name_on_disk
     }

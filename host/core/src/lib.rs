@@ -1,18 +1,19 @@
 //! The domain of Gristmill: jobs and their states, and the traits that hide the disk ([`store`],
 //! [`catalog`]) and the sandbox ([`runtime`]).
 //!
-//! * A job is in [`job`], its webhook in [`webhook`], the calls that concern it in [`jobs`], and the news of its
-//!   changes in [`signals`].
-//! * The objects that users deploy are in [`deploy`]; [`catalog`] keeps them, their keys ([`access`]) and
-//!   their owners' shares of the host ([`sharing`]).
-//! * What a job cost and what operators see of it is in [`billing`], [`metrics`], [`logs`] and [`trace`].
+//! * A job is in [`job`], its webhook in [`webhook`], the calls that concern it in [`jobs`], and
+//!   the news of its changes in [`signals`].
+//! * The objects that users deploy are in [`deploy`]; [`catalog`] keeps them, their keys
+//!   ([`access`]) and their owners' shares of the host ([`sharing`]).
+//! * What a job cost and what operators see of it is in [`billing`], [`metrics`], [`logs`] and
+//!   [`trace`].
 //!
-//! Each module knows only those before it: [`metrics`], [`incarnation`], [`job`], [`webhook`], [`deploy`],
-//! [`catalog`], [`runtime`] and [`store`], [`signals`], [`jobs`].
+//! Each module knows only those before it: [`metrics`], [`incarnation`], [`job`], [`webhook`],
+//! [`deploy`], [`catalog`], [`runtime`] and [`store`], [`signals`], [`jobs`].
 //!
 //! **Invariants.** This crate does no I/O, and does not depend on axum, wasmtime or SQLite. Every
-//! time that is stored or shown comes from [`time::Clock`]. Only [`job::state::JobState::apply`] decides
-//! changes of a job's state.
+//! time that is stored or shown comes from [`time::Clock`]. Only [`job::state::JobState::apply`]
+//! decides changes of a job's state.
 
 pub mod access;
 pub mod backup;

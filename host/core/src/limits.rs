@@ -1,6 +1,6 @@
-//! Every fixed bound of the platform, with its unit, the code that enforces it, and the behaviour at
-//! the bound. Bounds that an operator can change are settings, not constants. Those that clients see
-//! are constants of [`gristmill_wire::bounds`].
+//! Every fixed bound of the platform, with its unit, the code that enforces it, and the behaviour
+//! at the bound. Bounds that an operator can change are settings, not constants. Those that clients
+//! see are constants of [`gristmill_wire::bounds`].
 
 pub use gristmill_wire::bounds::{
     ACTION_ENDPOINTS_MAX, ARGUMENT_CHARS_MAX, ARGUMENTS_MAX, Bounds, CHUNK_BYTES_MAX,
@@ -25,12 +25,12 @@ pub const PAGE_BYTES_MAX: usize = MIB;
 /// Largest `error` text of a job, in bytes. Longer texts are cut at a character boundary.
 pub const ERROR_BYTES_MAX: usize = 16 * KIB;
 
-/// Most bytes of a job's `error` that stay in memory while the job exists. The whole text of a longer
-/// error is on disk.
+/// Most bytes of a job's `error` that stay in memory while the job exists. The whole text of a
+/// longer error is on disk.
 pub const ERROR_IN_MEMORY_BYTES_MAX: usize = 64;
 
-/// Results of at most so many bytes are kept even when an endpoint's results have no room: then a job
-/// can end with the sentence that says so.
+/// Results of at most so many bytes are kept even when an endpoint's results have no room: then a
+/// job can end with the sentence that says so.
 pub const SMALL_RESULT_BYTES: usize = 512;
 
 /// Largest `metrics` object of a chunk, in bytes. A larger one is refused to the handler.
@@ -51,12 +51,13 @@ pub const EMIT_TOTAL_BYTES_MAX: u64 = 4 << 30;
 /// otherwise a handler could emit billions of empty chunks.
 pub const EMIT_OVERHEAD_BYTES: u64 = 64;
 
-/// Most jobs that the handler of one attempt may submit to other endpoints. Beyond it a call returns
-/// `limit-reached`. Each call waits for the disk, and queues and owners have their own bounds.
+/// Most jobs that the handler of one attempt may submit to other endpoints. Beyond it a call
+/// returns `limit-reached`. Each call waits for the disk, and queues and owners have their own
+/// bounds.
 pub const HANDLER_CALLS_MAX: u32 = 1_000;
 
-/// Milliseconds before the deadline of its attempt at which a handler's call stops to wait, so that the
-/// handler can still return an error that names the job.
+/// Milliseconds before the deadline of its attempt at which a handler's call stops to wait, so that
+/// the handler can still return an error that names the job.
 pub const HANDLER_CALL_MARGIN_MS: u64 = 250;
 
 /// Largest partial output of a failed attempt, in bytes. A larger one is left out. It is far below

@@ -1,5 +1,5 @@
-//! The traits between the jobs and the sandbox: [`Runtime`] runs an attempt, [`AttemptSink`] receives its output,
-//! and [`Components`] and [`VolumeDirectories`] keep its files.
+//! The traits between the jobs and the sandbox: [`Runtime`] runs an attempt, [`AttemptSink`]
+//! receives its output, and [`Components`] and [`VolumeDirectories`] keep its files.
 
 use std::any::Any;
 use std::fs::File;
@@ -32,9 +32,10 @@ use crate::trace::TraceContext;
 /// Runs handlers, each attempt in its own sandbox.
 #[async_trait]
 pub trait Runtime: Send + Sync + std::fmt::Debug {
-    /// Makes the deployment ready to run, before the clock of an attempt starts: loads its component,
-    /// or compiles it when its compiled file is missing, and counts the files of its network volume
-    /// once after a start. Quick if this was done already. `perform` does the same if needed.
+    /// Makes the deployment ready to run, before the clock of an attempt starts: loads its
+    /// component, or compiles it when its compiled file is missing, and counts the files of its
+    /// network volume once after a start. Quick if this was done already. `perform` does the same
+    /// if needed.
     ///
     /// # Errors
     /// [`CannotRun`]; a repetition is safe.
@@ -64,7 +65,8 @@ pub trait Runtime: Send + Sync + std::fmt::Debug {
         Vec::new()
     }
 
-    /// Times of the compiles of components that succeeded. A runtime that compiles nothing has none.
+    /// Times of the compiles of components that succeeded. A runtime that compiles nothing has
+    /// none.
     fn compiles(&self) -> DurationTotals {
         DurationTotals::default()
     }
@@ -80,8 +82,8 @@ pub trait Runtime: Send + Sync + std::fmt::Debug {
     ) -> AttemptReport;
 }
 
-/// One sentence that says why a deployment cannot run here. A repetition is safe, and succeeds once the
-/// cause is removed: workers try again every few seconds.
+/// One sentence that says why a deployment cannot run here. A repetition is safe, and succeeds once
+/// the cause is removed: workers try again every few seconds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct CannotRun(pub String);
@@ -193,9 +195,9 @@ pub trait AttemptSink: Send + Sync {
     /// runtime has limited its length and the attempt's total, and removed control characters.
     fn log(&self, level: LogLevel, line: &str);
 
-    /// Counts a request that the handler made, with the microseconds until the head of its answer or its
-    /// failure. Waits while earlier ones cannot be passed on: a request that is refused costs a handler
-    /// nothing, so that it could make millions of them meanwhile.
+    /// Counts a request that the handler made, with the microseconds until the head of its answer
+    /// or its failure. Waits while earlier ones cannot be passed on: a request that is refused
+    /// costs a handler nothing, so that it could make millions of them meanwhile.
     async fn requested(&self, end: RequestEnd, took_us: u64);
 
     /// Receives the handler's stack at the time of its trap, the innermost frame first. Called only
@@ -233,8 +235,8 @@ pub struct StackCall {
 }
 
 impl StackCall {
-    /// The function's name in its source. An exported function without one has the name of the export, which
-    /// contains a `#` and says nothing.
+    /// The function's name in its source. An exported function without one has the name of the
+    /// export, which contains a `#` and says nothing.
     pub fn source_name(&self) -> Option<&str> {
         self.function.as_deref().filter(|name| !name.contains('#'))
     }
@@ -482,8 +484,8 @@ pub fn is_no_space(error: &io::Error) -> bool {
 /// Manages the content of network volumes. Implemented by the runtime.
 #[async_trait]
 pub trait VolumeDirectories: VolumeFiles {
-    /// Notes on the disk that a volume's record is about to be deleted. If the host crashes after the
-    /// deletion and before [`remove_volume`](Self::remove_volume), the next start removes the
+    /// Notes on the disk that a volume's record is about to be deleted. If the host crashes after
+    /// the deletion and before [`remove_volume`](Self::remove_volume), the next start removes the
     /// content.
     ///
     /// # Errors

@@ -22,21 +22,26 @@ use crate::workers::ReadyWorker;
 /// Keeps jobs. An embedded engine and a shared database can both implement it.
 ///
 /// **Durability.** When a future of [`submit`](Self::submit), [`release`](Self::release),
-/// [`cancel`](Self::cancel), [`retry`](Self::retry), [`purge`](Self::purge), [`shorten_ttl`](Self::shorten_ttl),
-/// [`delete_ended`](Self::delete_ended), [`delete_endpoint`](Self::delete_endpoint) or [`expire`](Self::expire) resolves to `Ok`, the change is on stable storage. Readers ([`job`](Self::job), [`chunks`](Self::chunks), [`counts`](Self::counts)) never
-/// see a change before that. [`claim`](Self::claim) is ahead of the disk: a job may be claimed, and run, before its
-/// submission is on disk, since a crash would run it again anyway. So are [`holds_lease`](Self::holds_lease) and
-/// [`demand`](Self::demand), which serve the workers.
+/// [`cancel`](Self::cancel), [`retry`](Self::retry), [`purge`](Self::purge),
+/// [`shorten_ttl`](Self::shorten_ttl), [`delete_ended`](Self::delete_ended),
+/// [`delete_endpoint`](Self::delete_endpoint) or [`expire`](Self::expire) resolves to `Ok`, the
+/// change is on stable storage. Readers ([`job`](Self::job), [`chunks`](Self::chunks),
+/// [`counts`](Self::counts)) never see a change before that. [`claim`](Self::claim) is ahead of the
+/// disk: a job may be claimed, and run, before its submission is on disk, since a crash would run
+/// it again anyway. So are [`holds_lease`](Self::holds_lease) and [`demand`](Self::demand), which
+/// serve the workers.
 ///
-/// **Fences.** Each claim has a number that grows and is never reset, and the [epoch](crate::job::record::StoreEpoch) of the store
-/// that made it. A change with a lease is applied only while that lease's claim is the current one;
-/// the store accepts at most one final result for a claim.
+/// **Fences.** Each claim has a number that grows and is never reset, and the
+/// [epoch](crate::job::record::StoreEpoch) of the store that made it. A change with a lease is
+/// applied only while that lease's claim is the current one; the store accepts at most one final
+/// result for a claim.
 ///
 /// **Signals.** After each visible change the store calls
 /// [`Signals::changed`](crate::signals::Signals::changed), and as soon as a job can be claimed
-/// [`Signals::job_queued`](crate::signals::Signals::job_queued). After each change of an endpoint's queue, soon
-/// but in any order, it calls [`Signals::demand_changed`](crate::signals::Signals::demand_changed) with what
-/// waits then, and the version of that.
+/// [`Signals::job_queued`](crate::signals::Signals::job_queued). After each change of an endpoint's
+/// queue, soon but in any order, it calls
+/// [`Signals::demand_changed`](crate::signals::Signals::demand_changed) with what waits then, and
+/// the version of that.
 ///
 /// **Time** is the store's: no call takes the current time.
 ///
@@ -51,14 +56,14 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
 
     /// Adds a job to its endpoint's queue, unless the submission is a duplicate. A submission with
     /// an [`Idempotency`] is recorded for
-    /// [`KEY_LIFETIME_MS`](crate::job::idempotency::KEY_LIFETIME_MS), even if its job is deleted, as
-    /// long as its endpoint exists.
+    /// [`KEY_LIFETIME_MS`](crate::job::idempotency::KEY_LIFETIME_MS), even if its job is deleted,
+    /// as long as its endpoint exists.
     ///
     /// # Errors
     /// [`StoreError::Full`]: [`StoreFull::Queue`] at the bound of the endpoint's queue,
     /// [`StoreFull::HostQueue`] and [`StoreFull::OwnerQueue`] at the bound of all waiting jobs and
-    /// at the owner's share of it, [`StoreFull::WaitingBytes`] and [`StoreFull::ResultBytes`] at the
-    /// bounds of its payloads, [`StoreFull::OwnerDisk`] at the owner's share of the disk,
+    /// at the owner's share of it, [`StoreFull::WaitingBytes`] and [`StoreFull::ResultBytes`] at
+    /// the bounds of its payloads, [`StoreFull::OwnerDisk`] at the owner's share of the disk,
     /// [`StoreFull::HostWebhooks`] and [`StoreFull::OwnerWebhooks`] at the bound of the memory of
     /// all webhooks and at the owner's share of it, [`StoreFull::Disk`] when the disk has no room.
     /// A duplicate of an earlier submission is not refused for any of them.
@@ -66,8 +71,8 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
         self.submit_to(job, None).await
     }
 
-    /// Adds a job as [`submit`](Self::submit) does. If no other job of the endpoint waits, the worker claims it in the
-    /// same moment, and runs it while this waits for the disk.
+    /// Adds a job as [`submit`](Self::submit) does. If no other job of the endpoint waits, the
+    /// worker claims it in the same moment, and runs it while this waits for the disk.
     ///
     /// # Errors
     /// Those of [`submit`](Self::submit); the worker has no job then.
@@ -77,18 +82,19 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
         worker: Option<Box<dyn ReadyWorker>>,
     ) -> Result<SubmitAnswer, StoreError>;
 
-    /// The answer of [`submit`](Self::submit) to a duplicate of an earlier submission, whose job is then on
-    /// stable storage; `None` when the submission is new. Adds nothing.
+    /// The answer of [`submit`](Self::submit) to a duplicate of an earlier submission, whose job is
+    /// then on stable storage; `None` when the submission is new. Adds nothing.
     async fn find_repeated(
         &self,
         endpoint: &EndpointId,
         idempotency: Idempotency,
     ) -> Result<Option<SubmitAnswer>, StoreError>;
 
-    /// Takes the oldest waiting job for a worker, one of low priority only when no other waits. Does not wait
-    /// for the disk; the claim is written no later than its result. A job whose ttl is over is never returned,
-    /// and a job whose stored input is damaged ends as FAILED. `None` when no job can be claimed. The claimed job
-    /// has the new [demand](ClaimedJob::left), for which there need be no notification.
+    /// Takes the oldest waiting job for a worker, one of low priority only when no other waits.
+    /// Does not wait for the disk; the claim is written no later than its result. A job whose ttl
+    /// is over is never returned, and a job whose stored input is damaged ends as FAILED. `None`
+    /// when no job can be claimed. The claimed job has the new [demand](ClaimedJob::left), for
+    /// which there need be no notification.
     async fn claim(
         &self,
         endpoint: &EndpointId,
@@ -113,8 +119,9 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     ) -> Result<Fenced, StoreError>;
 
     /// Bills the last attempt of a job that has no result. Must be called once for it. Waits only
-    /// while the store's buffer is full, not for the disk. The [usage](crate::job::record::JobRecord::usage) of
-    /// a cancelled job includes the attempt from then on; that of an archived job does not.
+    /// while the store's buffer is full, not for the disk. The
+    /// [usage](crate::job::record::JobRecord::usage) of a cancelled job includes the attempt from
+    /// then on; that of an archived job does not.
     async fn bill(&self, lease: Lease, bill: Bill) -> Result<(), StoreError>;
 
     /// Waits until all earlier changes are on disk.
@@ -127,9 +134,10 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// Returns a running job to the queue; neither a crash nor a retry is counted.
     async fn release(&self, lease: Lease) -> Result<Fenced, StoreError>;
 
-    /// Ends the attempt of a host that was lost: the job waits again and a retry is counted, or it is FAILED
-    /// when it has lost [`CRASHES_MAX`](crate::limits::CRASHES_MAX) hosts. Waits until a job that waits again is on
-    /// disk, but not for the end, as [`finish_deferred`](Self::finish_deferred).
+    /// Ends the attempt of a host that was lost: the job waits again and a retry is counted, or it
+    /// is FAILED when it has lost [`CRASHES_MAX`](crate::limits::CRASHES_MAX) hosts. Waits until a
+    /// job that waits again is on disk, but not for the end, as
+    /// [`finish_deferred`](Self::finish_deferred).
     async fn host_lost(&self, lease: Lease) -> Result<Fenced, StoreError>;
 
     /// Cancels a waiting or running job; a job that has ended keeps its status, which is returned.
@@ -155,8 +163,8 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// Removes all waiting jobs of the endpoint and returns their number.
     async fn purge(&self, endpoint: &EndpointId) -> Result<u64, StoreError>;
 
-    /// Shortens the remaining lifetime of a job to `ttl_ms` from now; never lengthens it. Then neither a chosen
-    /// retention nor a retry lengthens it.
+    /// Shortens the remaining lifetime of a job to `ttl_ms` from now; never lengthens it. Then
+    /// neither a chosen retention nor a retry lengthens it.
     async fn shorten_ttl(
         &self,
         endpoint: &EndpointId,
@@ -169,14 +177,16 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     async fn expire(&self) -> Result<NextExpiry, StoreError>;
 
     /// Deletes ended jobs of the endpoint beyond these bounds, the oldest first, except those that
-    /// ended less than [`HistoryMax::SPARED_MS`] ago. A job counts as older than all that were submitted
-    /// after it; but jobs that have left memory are deleted before all others.
+    /// ended less than [`HistoryMax::SPARED_MS`] ago. A job counts as older than all that were
+    /// submitted after it; but jobs that have left memory are deleted before all others.
     async fn trim_history(&self, endpoint: &EndpointId, max: HistoryMax) -> Result<(), StoreError>;
 
-    /// Deletes those of the jobs that belong to the endpoint and have ended, and returns their number.
+    /// Deletes those of the jobs that belong to the endpoint and have ended, and returns their
+    /// number.
     ///
     /// # Errors
-    /// [`StoreFull::Disk`] when the disk has no room for the deletions. Some jobs may be deleted then.
+    /// [`StoreFull::Disk`] when the disk has no room for the deletions. Some jobs may be deleted
+    /// then.
     async fn delete_ended(&self, endpoint: &EndpointId, ids: &[JobId]) -> Result<u64, StoreError>;
 
     /// The record of a job; `None` when it is unknown, deleted, or another endpoint's.
@@ -189,12 +199,12 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// The endpoint's jobs, newest first.
     async fn list(&self, endpoint: &EndpointId, query: &JobQuery) -> Result<JobPage, StoreError>;
 
-    /// A page of the jobs of several endpoints that match, newest first. A page may be short, or empty, and have
-    /// a next one: a store examines a bounded number of jobs for each page.
+    /// A page of the jobs of several endpoints that match, newest first. A page may be short, or
+    /// empty, and have a next one: a store examines a bounded number of jobs for each page.
     async fn search(&self, search: &JobSearch) -> Result<JobPage, StoreError>;
 
-    /// The position before the next job: a search after it finds jobs that were submitted so far, and no later
-    /// ones. Valid until the store is opened again.
+    /// The position before the next job: a search after it finds jobs that were submitted so far,
+    /// and no later ones. Valid until the store is opened again.
     ///
     /// # Errors
     /// Those of every read.
@@ -219,8 +229,8 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
 
     /// Remembers that the chunks before `next` were delivered. The position never moves backwards,
     /// and a call for another attempt than the [current](JobRecord::attempt) one changes nothing. A
-    /// restart forgets the position: the stream is then delivered again from its start. After a call for a
-    /// job with chunks, also for the position that it has, later ones need not wait.
+    /// restart forgets the position: the stream is then delivered again from its start. After a
+    /// call for a job with chunks, also for the position that it has, later ones need not wait.
     async fn mark_delivered(&self, id: JobId, next: StreamPosition) -> Result<(), StoreError>;
 
     /// The endpoint's counts; zeros for an endpoint without jobs.

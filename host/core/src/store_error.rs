@@ -11,8 +11,8 @@ pub enum StoreError {
     /// A bound on jobs and their data is reached. The same call succeeds once there is room.
     #[error(transparent)]
     Full(#[from] StoreFull),
-    /// The owner has as much as one owner may have. The same call succeeds once the owner has deleted
-    /// something.
+    /// The owner has as much as one owner may have. The same call succeeds once the owner has
+    /// deleted something.
     #[error(transparent)]
     QuotaExceeded(#[from] OwnerQuota),
     /// The cursor of a list is not of this store, or its key has been replaced since.
@@ -24,7 +24,8 @@ pub enum StoreError {
     /// The store is closing down.
     #[error("the store is closed")]
     Closed,
-    /// The database that keeps the jobs does not answer at present. The same call succeeds once it does.
+    /// The database that keeps the jobs does not answer at present. The same call succeeds once it
+    /// does.
     #[error("the database that keeps the jobs does not answer; try again shortly")]
     Unavailable,
     /// A payload on the disk is damaged. The store continues to work.

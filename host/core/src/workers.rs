@@ -33,8 +33,9 @@ pub struct Worker {
     pub started_at: Timestamp,
 }
 
-/// An idle worker that has reserved a sandbox for a job which is being submitted. Without that job, because others
-/// wait before it or it is refused, the worker looks for a job itself when this is dropped.
+/// An idle worker that has reserved a sandbox for a job which is being submitted. Without that job,
+/// because others wait before it or it is refused, the worker looks for a job itself when this is
+/// dropped.
 pub trait ReadyWorker: Send + std::fmt::Debug {
     /// The worker, as its jobs show it.
     fn id(&self) -> &WorkerId;
@@ -56,8 +57,8 @@ pub trait Workers: Send + Sync + std::fmt::Debug {
     /// are only a number.
     fn list(&self, endpoint: &EndpointId) -> Vec<Worker>;
 
-    /// An idle worker for a job of this deployment that is about to be submitted. `None` when there is none, or
-    /// when other jobs wait.
+    /// An idle worker for a job of this deployment that is about to be submitted. `None` when there
+    /// is none, or when other jobs wait.
     fn take_idle(&self, _deployment: &Arc<Deployment>) -> Option<Box<dyn ReadyWorker>> {
         None
     }

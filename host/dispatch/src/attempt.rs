@@ -32,8 +32,8 @@ use tracing::{debug, warn};
 use crate::attempt_spans::{AttemptSpans, EndedAttempt};
 use crate::shared::Shared;
 
-/// The deadline of an attempt and the ttl of its job are on different clocks, which may differ by this much
-/// although neither was set.
+/// The deadline of an attempt and the ttl of its job are on different clocks, which may differ by
+/// this much although neither was set.
 const TTL_SLACK_MS: u64 = 1_000;
 
 /// Runs one claimed job to its end, with the sandbox that was reserved before the claim.
@@ -109,7 +109,8 @@ pub(crate) async fn run(
         AttemptEnd::Failed { reason, error } => {
             Ending::Result(sink.failed(cut(error)), FinishedAs::Failed(reason))
         }
-        // The ttl deletes the job; there is no result to store. If the clock was set back meanwhile, the ttl lasts on.
+        // The ttl deletes the job; there is no result to store. If the clock was set back
+        // meanwhile, the ttl lasts on.
         AttemptEnd::DeadlineReached
             if is_ttl_first && ttl_at.millis_since(shared.store.now()) <= TTL_SLACK_MS =>
         {
@@ -235,8 +236,8 @@ async fn attend(
     }
 }
 
-/// Stores the result and bills it, without waiting for the disk. Calls `accepted` when it is the job's
-/// result. Returns the bill when the job does not need the result any more.
+/// Stores the result and bills it, without waiting for the disk. Calls `accepted` when it is the
+/// job's result. Returns the bill when the job does not need the result any more.
 async fn store_result(
     shared: &Shared,
     lease: Lease,

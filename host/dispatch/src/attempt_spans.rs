@@ -1,6 +1,7 @@
-//! The spans of an attempt in a sampled trace: `job`, from the moment when the job was queued, and its child
-//! `attempt`, from the claim. A job that runs again has both for each attempt. Both are made at the end of the
-//! attempt: an attempt whose host dies has none. A job that ends while it waits has the span `job` alone.
+//! The spans of an attempt in a sampled trace: `job`, from the moment when the job was queued, and
+//! its child `attempt`, from the claim. A job that runs again has both for each attempt. Both are
+//! made at the end of the attempt: an attempt whose host dies has none. A job that ends while it
+//! waits has the span `job` alone.
 
 use gristmill_core::id::{EndpointId, JobId, WorkerId};
 use gristmill_core::job::record::Lease;
@@ -68,8 +69,8 @@ impl AttemptSpans {
     }
 }
 
-/// Records the span of a job that has ended while it waited, if its trace is recorded. A job that expires
-/// while it runs has the spans of its attempt.
+/// Records the span of a job that has ended while it waited, if its trace is recorded. A job that
+/// expires while it runs has the spans of its attempt.
 pub(crate) fn record_early_end(tracer: &Tracer, end: &EarlyEnd) {
     let Some(waited_ms) = end.waited_ms else { return };
     let Some(span) = tracer.child(end.trace.as_ref(), SpanKind::Consumer) else { return };

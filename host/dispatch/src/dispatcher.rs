@@ -25,8 +25,8 @@ use crate::shared::Shared;
 use crate::workers::{EndpointWorkers, Event, Starter};
 use crate::{attempt_spans, expiry, history};
 
-/// Time for the last results, and for the jobs that a drain has stopped, to reach the disk. A database that cannot be
-/// reached takes none, and must not keep a host from stopping.
+/// Time for the last results, and for the jobs that a drain has stopped, to reach the disk. A
+/// database that cannot be reached takes none, and must not keep a host from stopping.
 const LAST_RESULTS: Duration = Duration::from_secs(10);
 
 /// The parts of a dispatcher.
@@ -86,8 +86,8 @@ impl Dispatcher {
     }
 
     /// Takes no more jobs and waits for the running ones: for up to `drain_timeout`, then they are
-    /// stopped and queued again. Results are on disk when this returns, unless the store took none of them for
-    /// [`LAST_RESULTS`].
+    /// stopped and queued again. Results are on disk when this returns, unless the store took none
+    /// of them for [`LAST_RESULTS`].
     pub async fn drain(&self, drain_timeout: Duration) -> Drained {
         let Starter { shared, tasks, .. } = &self.starter;
         shared.begin_drain();
@@ -115,7 +115,8 @@ impl Dispatcher {
         drained
     }
 
-    /// The workers of the endpoint with the present deployment; `None` when it was deleted, or the host drains.
+    /// The workers of the endpoint with the present deployment; `None` when it was deleted, or the
+    /// host drains.
     fn workers(&self, endpoint: &EndpointId) -> Option<(Arc<EndpointWorkers>, Arc<Deployment>)> {
         let shared = &self.starter.shared;
         if shared.is_draining() {
@@ -128,7 +129,8 @@ impl Dispatcher {
             return Some((set.clone(), deployment));
         }
         let mut sets = self.sets.write();
-        // Read again under the lock, so that a late call does not replace the workers of a newer incarnation.
+        // Read again under the lock, so that a late call does not replace the workers of a newer
+        // incarnation.
         let deployment = shared.catalog.deployment(endpoint)?;
         if let Some(set) = sets.get(endpoint) {
             if set.are_of(&deployment) {

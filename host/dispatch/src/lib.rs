@@ -1,9 +1,9 @@
 //! Runs jobs: takes them from the queue, runs their handlers, and stores their results.
 //!
-//! Each endpoint has [workers] whose number grows with its queue, by the endpoint's scaler, and shrinks when there
-//! are no jobs. A worker claims one job after the other; an [`attempt`] runs it and stores its result with its
-//! claim. Further tasks [delete expired
-//! jobs](expiry), delete jobs beyond the [bounds of a history](history), and [send webhooks](delivery).
+//! Each endpoint has [workers] whose number grows with its queue, by the endpoint's scaler, and
+//! shrinks when there are no jobs. A worker claims one job after the other; an [`attempt`] runs it
+//! and stores its result with its claim. Further tasks [delete expired jobs](expiry), delete jobs
+//! beyond the [bounds of a history](history), and [send webhooks](delivery).
 //!
 //! **Invariants.** Only `attempt.rs` finishes a job, and only with its lease. This crate does not
 //! decide a job's state, read a payload, or depend on wasmtime. Every worker runs under one

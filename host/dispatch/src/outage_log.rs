@@ -1,5 +1,5 @@
-//! Which errors of the store are worth a line in the log: an outage of the database may last for minutes, and
-//! is met by every try.
+//! Which errors of the store are worth a line in the log: an outage of the database may last for
+//! minutes, and is met by every try.
 
 use gristmill_core::store::StoreError;
 

@@ -500,8 +500,8 @@ async fn low_priority_runs_only_on_workers_that_exist_already() {
     bench.until(low, COMPLETED).await;
 }
 
-/// The ttl deletes a job whose time is over. It does so only much later if the clock is set back meanwhile, and the
-/// job must not seem to run until then.
+/// The ttl deletes a job whose time is over. It does so only much later if the clock is set back
+/// meanwhile, and the job must not seem to run until then.
 #[tokio::test(start_paused = true)]
 async fn a_job_that_outlives_its_ttl_on_a_clock_that_is_set_back_times_out() {
     let bench = Bench::new(0, 1).await;

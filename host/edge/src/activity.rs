@@ -1,5 +1,5 @@
-//! What happens on a connection, and until when it may go on so: the deadlines of a head, of a wait for the next
-//! call, and of an answer that is to be read.
+//! What happens on a connection, and until when it may go on so: the deadlines of a head, of a wait
+//! for the next call, and of an answer that is to be read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,18 +31,19 @@ const BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 /// open a connection ahead of its first call.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The memory of each stream for which HTTP/2 has made room, until the connection ends: 600 bytes were measured,
-/// and 860 where the body of each call stayed open.
+/// The memory of each stream for which HTTP/2 has made room, until the connection ends: 600 bytes
+/// were measured, and 860 where the body of each call stayed open.
 const STREAM_BYTES: usize = 896;
 
-/// A byte of an incomplete head counts as so many bytes: on HTTP/1, the buffer may be twice as large.
+/// A byte of an incomplete head counts as so many bytes: on HTTP/1, the buffer may be twice as
+/// large.
 const HEAD_FACTOR: usize = 2;
 
 /// The same on HTTP/2, where a byte may name a field.
 const MULTIPLEXED_HEAD_FACTOR: usize = 32;
 
-/// Most calls of an HTTP/2 connection without a valid key whose answers wait for the rests of their bodies.
-/// Each wait is a task, with what has arrived of the body.
+/// Most calls of an HTTP/2 connection without a valid key whose answers wait for the rests of their
+/// bodies. Each wait is a task, with what has arrived of the body.
 const RESTS_MAX: usize = 8;
 
 /// Most bytes of an incomplete head of HTTP/2, which has a frame of 16 KiB and 496 fields.
@@ -69,8 +70,8 @@ pub(super) struct Activity {
     pub(super) calls: usize,
     /// The calls with output that the client has not read yet, and their deadlines.
     pub(super) unread_answers: Vec<(u64, Instant)>,
-    /// HTTP/2: bytes of answers that are unread and not counted among those of all connections. At most
-    /// [`SMALL_ANSWER_BYTES`](crate::SMALL_ANSWER_BYTES).
+    /// HTTP/2: bytes of answers that are unread and not counted among those of all connections. At
+    /// most [`SMALL_ANSWER_BYTES`](crate::SMALL_ANSWER_BYTES).
     pub(super) uncounted_bytes: usize,
     /// The calls without a valid key whose answers wait for the rests of their bodies.
     rests: usize,
@@ -80,8 +81,8 @@ pub(super) struct Activity {
     quiet_since: Instant,
     /// When the first byte of an incomplete head arrived.
     head_since: Option<Instant>,
-    /// Bytes that may belong to an incomplete head: all since the begin of the last call on HTTP/2, and those
-    /// between two calls on HTTP/1.
+    /// Bytes that may belong to an incomplete head: all since the begin of the last call on HTTP/2,
+    /// and those between two calls on HTTP/1.
     head_bytes: usize,
     /// Calls since bytes have arrived: on HTTP/2 all of them were in memory at one time.
     calls_at_once: usize,
@@ -277,8 +278,8 @@ impl Call {
         self.activity.lock().unread_answers.push((self.number, now + left));
     }
 
-    /// Whether a piece needs no room among the answers of all connections: it is small, and so are all such
-    /// pieces of its connection together. An HTTP/1 connection has one call at a time.
+    /// Whether a piece needs no room among the answers of all connections: it is small, and so are
+    /// all such pieces of its connection together. An HTTP/1 connection has one call at a time.
     pub(super) fn may_be_uncounted(&mut self, bytes: usize) -> bool {
         if is_large(bytes as u64) || !self.is_multiplexed {
             return !is_large(bytes as u64);

@@ -1,12 +1,12 @@
-//! What unauthenticated callers make the host keep: their connections and bytes, by address, so that
-//! neither one address nor all of them together fill the memory.
+//! What unauthenticated callers make the host keep: their connections and bytes, by address, so
+//! that neither one address nor all of them together fill the memory.
 //!
 //! A connection counts for its address until one of its calls has had a valid key: as
-//! [`CONNECTION_BYTES`], which cover a call, or as the bytes of its calls and of its incomplete head
-//! if these are more. A call without a valid key counts from its head until its answer has left the
-//! host. Callers with keys are therefore never closed because of their neighbours, and a reverse
-//! proxy keeps the connections that it uses. Calls without a key on a connection that has shown one
-//! count too. An IPv6 address counts as its /64.
+//! [`CONNECTION_BYTES`], which cover a call, or as the bytes of its calls and of its incomplete
+//! head if these are more. A call without a valid key counts from its head until its answer has
+//! left the host. Callers with keys are therefore never closed because of their neighbours, and a
+//! reverse proxy keeps the connections that it uses. Calls without a key on a connection that has
+//! shown one count too. An IPv6 address counts as its /64.
 //!
 //! Beyond the bounds of an address, its connection without a key that holds the most is closed, the
 //! oldest of several. Beyond the bound of all, one of the address that holds the most is. A caller
@@ -15,12 +15,12 @@
 //! calls with a key are answered while others hold everything. A new connection is never refused.
 //!
 //! **Bounds.** [`ADDRESS_BYTES_MAX`] for an address, [`Addresses::new`] has the bound of all; a
-//! connection is an entry of about 200 bytes. The buffers of a connection take up to 22 KiB, and more
-//! with TLS, of which only [`CONNECTION_BYTES`] count: the number of connections bounds the rest. A
-//! larger charge would close connections that are about to show their keys, when a thousand clients
-//! behind one address connect at one time. **Cost.** A lock that all connections share when one is
-//! opened or closed and when it shows its key, and two for a call without a key; an atomic load for a
-//! call with a key. Ordered sets find the largest connection and address.
+//! connection is an entry of about 200 bytes. The buffers of a connection take up to 22 KiB, and
+//! more with TLS, of which only [`CONNECTION_BYTES`] count: the number of connections bounds the
+//! rest. A larger charge would close connections that are about to show their keys, when a thousand
+//! clients behind one address connect at one time. **Cost.** A lock that all connections share when
+//! one is opened or closed and when it shows its key, and two for a call without a key; an atomic
+//! load for a call with a key. Ordered sets find the largest connection and address.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -39,12 +39,12 @@ use crate::turns::{Turn, Turns};
 /// Most bytes of one address.
 pub(crate) const ADDRESS_BYTES_MAX: usize = 8 << 20;
 
-/// A connection without a call counts as so many bytes. The default number of connections of an address (873
-/// where the process may open 20,000 files) stays below [`ADDRESS_BYTES_MAX`].
+/// A connection without a call counts as so many bytes. The default number of connections of an
+/// address (873 where the process may open 20,000 files) stays below [`ADDRESS_BYTES_MAX`].
 pub const CONNECTION_BYTES: usize = 8 << 10;
 
-/// While closed connections still hold more than this, nothing grows beyond a bound: a busy host needs some
-/// time to free them.
+/// While closed connections still hold more than this, nothing grows beyond a bound: a busy host
+/// needs some time to free them.
 const CLOSING_BYTES_MAX: usize = 2 << 20;
 
 /// Interval of the log's warnings about full addresses.
@@ -335,8 +335,8 @@ impl Account {
         }
     }
 
-    /// Counts an incomplete head and the connection's buffers as so many bytes, in place of the previous
-    /// ones, until the connection has shown a key.
+    /// Counts an incomplete head and the connection's buffers as so many bytes, in place of the
+    /// previous ones, until the connection has shown a key.
     ///
     /// # Errors
     /// [`NoRoom`]: the connection must be closed.

@@ -1,5 +1,5 @@
-//! The body of an answer: it is passed on in pieces, which show whether the client reads them, and counts among
-//! those that wait for their clients.
+//! The body of an answer: it is passed on in pieces, which show whether the client reads them, and
+//! counts among those that wait for their clients.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,8 +17,9 @@ use crate::response_budget::{BudgetPermit, ResponseBudget, SMALL_ANSWER_BYTES};
 /// An answer is passed on in pieces of this size, which shows whether the client reads it.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// The end of a longer answer on HTTP/2 is a piece of its own: until HTTP takes it, the client has no room for
-/// the bytes before it, and the answer counts. Clients may end a connection with many shorter pieces.
+/// The end of a longer answer on HTTP/2 is a piece of its own: until HTTP takes it, the client has
+/// no room for the bytes before it, and the answer counts. Clients may end a connection with many
+/// shorter pieces.
 const END_BYTES: usize = 256;
 
 /// The body of an answer, which ends its call.
@@ -70,8 +71,8 @@ impl<B> CountedBody<B> {
         Self { body, rest: Bytes::new(), holding, call }
     }
 
-    /// The size of the next piece. The bytes that remain in HTTP's queue after the last piece are not counted
-    /// any more, so that it is small.
+    /// The size of the next piece. The bytes that remain in HTTP's queue after the last piece are
+    /// not counted any more, so that it is small.
     fn piece_bytes(&self) -> usize {
         let left = self.rest.len();
         let last = match self.call.is_multiplexed {
@@ -111,8 +112,8 @@ impl<B: Body<Data = Bytes> + Unpin> Body for CountedBody<B> {
         }
         let bytes = self.piece_bytes();
         let piece = self.rest.split_to(bytes);
-        // HTTP/1 drops the body with its last piece, and the call ends here. HTTP/2 keeps both until the
-        // client has room for the piece, which may be never.
+        // HTTP/1 drops the body with its last piece, and the call ends here. HTTP/2 keeps both
+        // until the client has room for the piece, which may be never.
         if self.call.is_multiplexed || !self.is_end_stream() {
             self.call.hand_over(bytes);
         }

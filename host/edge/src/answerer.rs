@@ -20,14 +20,16 @@ pub trait Answerer: Clone + Send + Sync + 'static {
         + Unpin
         + 'static;
 
-    /// Answers a call. An answer that may be large has its [owner](crate::AnswerOwner) among its extensions.
+    /// Answers a call. An answer that may be large has its [owner](crate::AnswerOwner) among its
+    /// extensions.
     fn answer(
         self,
         request: Request<RequestBody>,
         origin: Arc<CallOrigin>,
     ) -> BoxFuture<'static, Response<Self::Body>>;
 
-    /// The answer to a call of this path when there is no memory for the real one, which is dropped.
+    /// The answer to a call of this path when there is no memory for the real one, which is
+    /// dropped.
     fn over_budget(
         path: &str,
         answer: Response<Self::Body>,

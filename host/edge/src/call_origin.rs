@@ -56,7 +56,8 @@ impl CallOrigin {
         self.owner.get().is_some()
     }
 
-    /// The owner and the id of the key that the call's connection counts for, if the call has a valid key.
+    /// The owner and the id of the key that the call's connection counts for, if the call has a
+    /// valid key.
     pub fn key(&self) -> Option<(OwnerId, KeyId)> {
         self.owner.get().and_then(|_| self.connection_auth.holder())
     }

@@ -1,15 +1,16 @@
 //! One connection, from its first byte to its end.
 //!
-//! * Without a call, its time is bounded: a client that sends nothing, sends a head a byte at a time, or
-//!   pauses between two calls keeps its place for a limited time ([`activity`](super::activity)).
+//! * Without a call, its time is bounded: a client that sends nothing, sends a head a byte at a
+//!   time, or pauses between two calls keeps its place for a limited time
+//!   ([`activity`](super::activity)).
 //! * An unread answer holds memory, so the time for reading it is bounded, and all large answers
 //!   together have [a bound](super::response_budget).
-//! * All that callers without a valid key make the host keep [counts](super::unauthenticated) for their
-//!   address.
-//! * A body that was [not read](super::unread) when its answer is ready is read, or ends its stream on
-//!   HTTP/2, and on HTTP/1 the connection, which then [lingers](super::linger).
-//! * A client that ends its side right after a request [gets its answer](super::half_close); the call of a
-//!   client that ends it later is dropped.
+//! * All that callers without a valid key make the host keep [counts](super::unauthenticated) for
+//!   their address.
+//! * A body that was [not read](super::unread) when its answer is ready is read, or ends its stream
+//!   on HTTP/2, and on HTTP/1 the connection, which then [lingers](super::linger).
+//! * A client that ends its side right after a request [gets its answer](super::half_close); the
+//!   call of a client that ends it later is dropped.
 
 use std::convert::Infallible;
 use std::future::{poll_fn, ready};
@@ -66,8 +67,8 @@ impl<A: Answerer> Server<A> {
     }
 
     /// Serves the calls of a connection until the client closes it, it is quiet for too long, or
-    /// `end` fires; then the running calls are completed. With an account, the connection is closed at
-    /// once when the account requires it, unless one of its calls has shown a valid key by then.
+    /// `end` fires; then the running calls are completed. With an account, the connection is closed
+    /// at once when the account requires it, unless one of its calls has shown a valid key by then.
     pub async fn serve<IO>(
         &self,
         stream: IO,
@@ -129,7 +130,8 @@ impl<A: Answerer> Server<A> {
                 let is_charged = call.charge.is_some();
                 let is_one = |bytes: &u64| !is_multiplexed || is_large(*bytes) || is_charged;
                 let mut holding = match whole.filter(is_one) {
-                    // A small answer on HTTP/2 is one of up to 256, and is counted when it is passed on.
+                    // A small answer on HTTP/2 is one of up to 256, and is counted when it is
+                    // passed on.
                     None => Holding::Pieces { response_budget, owner, given_up, held: None },
                     Some(bytes) => {
                         let reserved =
@@ -143,7 +145,8 @@ impl<A: Answerer> Server<A> {
                         }
                     }
                 };
-                // After the answer is counted, since it is in memory meanwhile: a small one as its first piece.
+                // After the answer is counted, since it is in memory meanwhile: a small one as its
+                // first piece.
                 let is_unread = match unread {
                     // What is not counted waits for nothing.
                     Some(unread) if has_room && call.begin_rest() => {
@@ -219,8 +222,8 @@ impl<A: Answerer> Server<A> {
         }
     }
 
-    /// Returns when the connection must be interrupted. A connection that `is_ending` is not asked to end
-    /// again.
+    /// Returns when the connection must be interrupted. A connection that `is_ending` is not asked
+    /// to end again.
     async fn interrupt(
         &self,
         activity: &Mutex<Activity>,

@@ -1,5 +1,5 @@
-//! The connections that each owner holds, so that the keys of one owner cannot take all connections of
-//! the host.
+//! The connections that each owner holds, so that the keys of one owner cannot take all connections
+//! of the host.
 //!
 //! A connection counts for the owner of its last valid key, and among that owner's keys for the
 //! first one that it showed. Each owner has [a share](SharedBound) of the connections, on a host of
@@ -10,8 +10,8 @@
 //! whose key is no longer valid, at its next call at the latest; until its end, the connection
 //! counts as before. Connections without a valid key are bounded by their address.
 //!
-//! **Cost.** A lock of the connection for each call; a lock that all connections share when the first
-//! call of a connection has shown its key, when its owner changes, and at its end.
+//! **Cost.** A lock of the connection for each call; a lock that all connections share when the
+//! first call of a connection has shown its key, when its owner changes, and at its end.
 
 use std::sync::Arc;
 
@@ -47,15 +47,16 @@ struct HeldConnections {
 #[derive(Debug, Clone)]
 struct Holder {
     owner: OwnerId,
-    /// The first key of this owner. A connection that changed to another key of its owner would leave the
-    /// exempt place of the first one to the next connection, and so on: two keys would take all.
+    /// The first key of this owner. A connection that changed to another key of its owner would
+    /// leave the exempt place of the first one to the next connection, and so on: two keys would
+    /// take all.
     key: KeyId,
     is_exempt: bool,
 }
 
 impl ConnectionShares {
-    /// Counts the connections of a listener. Each connection holds a permit of `free`; no permit is taken
-    /// yet.
+    /// Counts the connections of a listener. Each connection holds a permit of `free`; no permit is
+    /// taken yet.
     pub(crate) fn new(free: Arc<Semaphore>) -> Arc<Self> {
         let bound = SharedBound::always(free.available_permits() as u64);
         let exempt_max = (bound.max() / EXEMPT_PART).max(1);
@@ -175,8 +176,8 @@ impl ConnectionAuth {
         Ok(())
     }
 
-    /// Ends the connection after a call without a key, unless the key that it counts for `is_valid`.
-    /// Otherwise a revoked key would keep its connections, by calls that need no key.
+    /// Ends the connection after a call without a key, unless the key that it counts for
+    /// `is_valid`. Otherwise a revoked key would keep its connections, by calls that need no key.
     pub(crate) fn check_key(&self, is_valid: impl FnOnce(&KeyId) -> bool) {
         let key = self.holder.lock().as_ref().map(|holder| holder.key.clone());
         if key.is_some_and(|key| !is_valid(&key)) {

@@ -1,8 +1,8 @@
 //! The reasons for interrupting a connection, polled only when one of them has fired.
 //!
-//! A connection is polled for each packet, and its timer and its two signals fire once in its life. Polling
-//! them each time, or asking a `FuturesUnordered` for news, took 1 % of the processor time of a call.
-//! **Cost.** One atomic load and a comparison of two pointers for a poll without news.
+//! A connection is polled for each packet, and its timer and its two signals fire once in its life.
+//! Polling them each time, or asking a `FuturesUnordered` for news, took 1 % of the processor time
+//! of a call. **Cost.** One atomic load and a comparison of two pointers for a poll without news.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -28,8 +28,8 @@ const OTHER_FILES_MAX: u64 = 1_024;
 /// Connections of collectors and supervisors at one time.
 const COLLECTORS_MAX: u32 = 64;
 
-/// Those of one address. They need no key, and the answers of others must not wait for their ends: a supervisor
-/// without an answer would restart the host.
+/// Those of one address. They need no key, and the answers of others must not wait for their ends:
+/// a supervisor without an answer would restart the host.
 const COLLECTORS_OF_ADDRESS_MAX: u32 = 16;
 
 /// The operator's settings of connections.

@@ -12,8 +12,8 @@ use crate::connection_shares::ConnectionAuth;
 /// Largest head of a request on HTTP/1.1, in bytes; beyond it the answer is 431.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// The same on HTTP/2, where each field counts as 32 bytes more (RFC 9113, section 6.5.2). HTTP/2 unpacks the
-/// heads of 256 calls before the host sees the first of them.
+/// The same on HTTP/2, where each field counts as 32 bytes more (RFC 9113, section 6.5.2). HTTP/2
+/// unpacks the heads of 256 calls before the host sees the first of them.
 const UNPACKED_HEAD_BYTES_MAX: u32 = 16 << 10;
 
 /// Streams that one HTTP/2 connection may have open. Further ones are refused, and may be tried
@@ -24,13 +24,13 @@ const STREAMS_MAX: u32 = 256;
 /// connection is closed: opening and resetting costs a client less than the host.
 const PENDING_RESETS_MAX: usize = 20;
 
-/// Most fields of a head, as on HTTP/1.1, where hyper counts them. A field of one byte on the wire takes some
-/// 100 bytes here.
+/// Most fields of a head, as on HTTP/1.1, where hyper counts them. A field of one byte on the wire
+/// takes some 100 bytes here.
 pub(crate) const FIELDS_MAX: usize = 100;
 
-/// HTTP/2 takes the next piece of an answer once fewer bytes of the answer than these are in its queue. Up to
-/// twice as many may be in the queue when their call has ended: 256 KiB for the 256 streams of a connection, of
-/// the same order as the last piece of an HTTP/1 answer.
+/// HTTP/2 takes the next piece of an answer once fewer bytes of the answer than these are in its
+/// queue. Up to twice as many may be in the queue when their call has ended: 256 KiB for the 256
+/// streams of a connection, of the same order as the last piece of an HTTP/1 answer.
 pub(crate) const QUEUED_BYTES_MAX: usize = 512;
 
 /// The HTTP of one connection.
@@ -48,9 +48,9 @@ pub(crate) fn http(executor: CallExecutor) -> Builder<CallExecutor> {
     builder
 }
 
-/// Starts the calls of an HTTP/2 connection. Until a call has shown a valid key, each call is polled
-/// before it becomes a task: its key is checked before the head of the next call is looked at, and a
-/// refused call never becomes a task.
+/// Starts the calls of an HTTP/2 connection. Until a call has shown a valid key, each call is
+/// polled before it becomes a task: its key is checked before the head of the next call is looked
+/// at, and a refused call never becomes a task.
 #[derive(Debug, Clone)]
 pub(crate) struct CallExecutor {
     connection_auth: Arc<ConnectionAuth>,

@@ -1,5 +1,5 @@
-//! Bounds the answers that clients have not read yet, on all connections together: large ones, and the
-//! small ones of an HTTP/2 connection that has several at one time.
+//! Bounds the answers that clients have not read yet, on all connections together: large ones, and
+//! the small ones of an HTTP/2 connection that has several at one time.
 //!
 //! An answer is in memory until its client has read it. When another one would exceed
 //! [`BYTES_MAX`], the connection of the client that has read nothing for the longest time is
@@ -16,8 +16,8 @@
 //! document, always have one share together; their small answers count [for their
 //! addresses](super::addresses) instead.
 //!
-//! **Cost.** An answer that is counted counts as 64 KiB at least, and looks at all others once: 4,096 at
-//! most. Small answers cost nothing, and on HTTP/2 a lock of their connection.
+//! **Cost.** An answer that is counted counts as 64 KiB at least, and looks at all others once:
+//! 4,096 at most. Small answers cost nothing, and on HTTP/2 a lock of their connection.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,12 +33,12 @@ use tokio_util::sync::CancellationToken;
 /// Most bytes of answers that wait for their clients (256 MiB).
 const BYTES_MAX: usize = 256 << 20;
 
-/// A client that has read something within this time keeps its connection, unless the streams of its
-/// owner exceed the owner's share.
+/// A client that has read something within this time keeps its connection, unless the streams of
+/// its owner exceed the owner's share.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The host does not count an answer of at most this size, or several of this size together on one HTTP/2
-/// connection: a connection's own buffers are of the same order.
+/// The host does not count an answer of at most this size, or several of this size together on one
+/// HTTP/2 connection: a connection's own buffers are of the same order.
 pub const SMALL_ANSWER_BYTES: usize = 64 << 10;
 
 /// Whether an answer, or a piece of one, of so many bytes is always counted.
@@ -46,8 +46,8 @@ pub(super) fn is_large(bytes: u64) -> bool {
     bytes > SMALL_ANSWER_BYTES as u64
 }
 
-/// The owner of the calling key, among the extensions of an answer that is large, of unknown size or on
-/// HTTP/2. An answer to a caller without a valid key has none.
+/// The owner of the calling key, among the extensions of an answer that is large, of unknown size
+/// or on HTTP/2. An answer to a caller without a valid key has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnswerOwner(pub OwnerId);
 
@@ -97,8 +97,8 @@ impl ResponseBudget {
         Self { answers: Mutex::default(), tenancy }
     }
 
-    /// Counts a complete answer to a client of this owner, if it is large. `connection` is cancelled
-    /// when it must be closed.
+    /// Counts a complete answer to a client of this owner, if it is large. `connection` is
+    /// cancelled when it must be closed.
     ///
     /// # Errors
     /// When there is no room for it, or its owner has its share. No connection is closed then.
@@ -127,8 +127,8 @@ impl ResponseBudget {
         Ok(Some(BudgetPermit { all: self.clone(), position }))
     }
 
-    /// The same for a piece of a longer answer and for a small answer, which are never refused. A smaller
-    /// piece counts as [`SMALL_ANSWER_BYTES`], which bounds the number of pieces.
+    /// The same for a piece of a longer answer and for a small answer, which are never refused. A
+    /// smaller piece counts as [`SMALL_ANSWER_BYTES`], which bounds the number of pieces.
     pub(crate) fn reserve_piece(
         self: &Arc<Self>,
         bytes: usize,
@@ -198,8 +198,8 @@ impl UnreadAnswers {
         position
     }
 
-    /// Chooses the answers of an owner, the slowest first, without which it may have so many more bytes
-    /// as far as its share goes. All of them suffice in any case.
+    /// Chooses the answers of an owner, the slowest first, without which it may have so many more
+    /// bytes as far as its share goes. All of them suffice in any case.
     fn choose_beyond_share(&self, bytes: usize, owner: Option<&OwnerId>) -> Chosen {
         let own = || self.answers.iter().filter(move |(_, answer)| answer.owner.as_ref() == owner);
         let mut held: usize = own().map(|(_, answer)| answer.bytes).sum();
@@ -324,7 +324,8 @@ mod tests {
         assert!(reserve(&busy, &CancellationToken::new()).is_some(), "of the only owner");
     }
 
-    /// Pieces cannot be refused, so that the owner's own slowest client gives way to the next piece.
+    /// Pieces cannot be refused, so that the owner's own slowest client gives way to the next
+    /// piece.
     #[tokio::test(start_paused = true)]
     async fn an_owner_whose_streams_are_read_steadily_leaves_room_to_others() {
         const PAGE: usize = 9 << 20;

@@ -98,8 +98,8 @@ struct LastRead {
 }
 
 impl LastRead {
-    /// The files were read again: the content to use, or the error to log. `None` when nothing is new,
-    /// unless the operator `is_asking`.
+    /// The files were read again: the content to use, or the error to log. `None` when nothing is
+    /// new, unless the operator `is_asking`.
     fn next(
         &mut self,
         found: anyhow::Result<Content>,
@@ -147,8 +147,9 @@ struct Usable {
     expires_at_s: u64,
 }
 
-/// The end of a certificate's validity, in seconds since 1970. The library shows it only to a verifier to which
-/// the certificate has expired, so it is verified for a time after all certificates.
+/// The end of a certificate's validity, in seconds since 1970. The library shows it only to a
+/// verifier to which the certificate has expired, so it is verified for a time after all
+/// certificates.
 fn expires_at_s(certificate: &CertificateDer<'_>) -> Option<u64> {
     let certificate = ParsedCertificate::try_from(certificate).ok()?;
     let late = UnixTime::since_unix_epoch(Duration::from_secs(u64::from(u32::MAX) * 100));

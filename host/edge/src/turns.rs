@@ -1,14 +1,15 @@
 //! The turns in which connections without a valid key are read.
 //!
-//! A call of 13 bytes takes a thread for some 15 µs, so a thousand connections with 250 calls each would
-//! take all threads for seconds: a turn bounds the time of one connection, and their number in one
-//! round of the threads' queues bounds that of all of them. So a probe, and a caller whose key is still to
-//! be read, wait for some of these turns and not for all connections.
+//! A call of 13 bytes takes a thread for some 15 µs, so a thousand connections with 250 calls each
+//! would take all threads for seconds: a turn bounds the time of one connection, and their number
+//! in one round of the threads' queues bounds that of all of them. So a probe, and a caller whose
+//! key is still to be read, wait for some of these turns and not for all connections.
 //!
-//! **Bounds.** [`TURN_BYTES`] in a turn: 20 calls, 0.3 ms. [`TURNS`] at one time; they are taken in the order
-//! of the requests. A connection waits for no other one during its first [`FREE_CALLS`] and [`FREE_BYTES`], which
-//! are read in pieces of [`FREE_TURN_BYTES`]: a thousand connections may begin at one time. **Cost.** Some
-//! locks for each turn, which no other thread takes, and none once the connection has shown a key.
+//! **Bounds.** [`TURN_BYTES`] in a turn: 20 calls, 0.3 ms. [`TURNS`] at one time; they are taken in
+//! the order of the requests. A connection waits for no other one during its first [`FREE_CALLS`]
+//! and [`FREE_BYTES`], which are read in pieces of [`FREE_TURN_BYTES`]: a thousand connections may
+//! begin at one time. **Cost.** Some locks for each turn, which no other thread takes, and none
+//! once the connection has shown a key.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -63,7 +64,8 @@ impl Turns {
 }
 
 impl Turn {
-    /// Waits for the turn of a connection that has begun so many calls. Returns the most bytes to read in it.
+    /// Waits for the turn of a connection that has begun so many calls. Returns the most bytes to
+    /// read in it.
     pub(crate) fn poll_begin(&self, calls: u64, context: &mut Context<'_>) -> Poll<usize> {
         let mut state = self.0.lock();
         let State { all, held, bytes } = &mut *state;

@@ -1,5 +1,5 @@
-//! What a call without a valid key, and a connection that has shown none, hold: they are counted in the
-//! [account](super::addresses) of their address.
+//! What a call without a valid key, and a connection that has shown none, hold: they are counted in
+//! the [account](super::addresses) of their address.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -18,14 +18,15 @@ use crate::response_budget::is_large;
 /// About the memory of a field beside its text.
 const FIELD_BYTES: usize = 128;
 
-/// About the memory of a call beside its head and the body of its answer. On HTTP/2, where the task and the
-/// stream are a part of it, 2.1 to 2.4 KiB were measured, and 3.6 KiB while the answer waits for the rest of
-/// the call's body.
+/// About the memory of a call beside its head and the body of its answer. On HTTP/2, where the task
+/// and the stream are a part of it, 2.1 to 2.4 KiB were measured, and 3.6 KiB while the answer
+/// waits for the rest of the call's body.
 const CALL_BYTES: usize = 4 << 10;
 
-/// Waits for the answer to a call, and counts the call unless it has had a valid key. The check of a key
-/// waits for nothing, so that a call with a key is known after the first poll and is never counted; on a
-/// host that stands by, the active host checks keys, and the first calls of a connection count meanwhile.
+/// Waits for the answer to a call, and counts the call unless it has had a valid key. The check of
+/// a key waits for nothing, so that a call with a key is known after the first poll and is never
+/// counted; on a host that stands by, the active host checks keys, and the first calls of a
+/// connection count meanwhile.
 ///
 /// # Errors
 /// [`NoRoom`]: the call was dropped.
@@ -69,8 +70,8 @@ pub(super) fn head_bytes(fields: &HeaderMap) -> usize {
     fields.len() * FIELD_BYTES + texts.sum::<usize>()
 }
 
-/// The buffers of a connection that has shown no key. They are counted after HTTP has begun all calls that
-/// have arrived, so that the heads of these are not a part of them.
+/// The buffers of a connection that has shown no key. They are counted after HTTP has begun all
+/// calls that have arrived, so that the heads of these are not a part of them.
 pub(super) struct Buffers<'a> {
     account: Option<&'a Account>,
     /// The incomplete head and the rest.

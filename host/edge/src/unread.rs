@@ -6,14 +6,14 @@
 //! rest is therefore read and discarded before the answer is sent. With a longer rest the answer
 //! announces the close, and the connection [lingers](super::linger).
 //!
-//! HTTP/2 has a stream for each request, so the rest does not hinder the next one. But the host resets a
-//! stream whose answer ends before its body, with `NO_ERROR` (RFC 9113, section 8.1), and some clients lose
-//! the answer to that: curl 7.88 reports an error and shows nothing. A short rest is therefore read here too;
-//! with a longer one the stream is reset after the answer.
+//! HTTP/2 has a stream for each request, so the rest does not hinder the next one. But the host
+//! resets a stream whose answer ends before its body, with `NO_ERROR` (RFC 9113, section 8.1), and
+//! some clients lose the answer to that: curl 7.88 reports an error and shows nothing. A short rest
+//! is therefore read here too; with a longer one the stream is reset after the answer.
 //!
-//! **Bounds.** [`REST_BYTES_MAX`] bytes in [`REST_WAIT`] for each request. The answer is in memory meanwhile,
-//! and counted. **Cost.** One reference count, or an allocation on HTTP/2, and two locks without contention for
-//! a request with a body; nothing for other requests.
+//! **Bounds.** [`REST_BYTES_MAX`] bytes in [`REST_WAIT`] for each request. The answer is in memory
+//! meanwhile, and counted. **Cost.** One reference count, or an allocation on HTTP/2, and two locks
+//! without contention for a request with a body; nothing for other requests.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -36,8 +36,8 @@ const REST_BYTES_MAX: u64 = 256 << 10;
 /// How long an answer waits for that rest.
 const REST_WAIT: Duration = Duration::from_secs(1);
 
-/// The unread part of the body of a request. An HTTP/1.x connection has one of these, for its current request;
-/// on HTTP/2 each request with a body has its own.
+/// The unread part of the body of a request. An HTTP/1.x connection has one of these, for its
+/// current request; on HTTP/2 each request with a body has its own.
 #[derive(Debug, Default)]
 pub(super) struct Unread(Mutex<Left>);
 
@@ -56,8 +56,8 @@ enum Left {
 }
 
 impl Unread {
-    /// Reads the rest of the request's body, within the bounds. Returns whether its end was reached, so that the
-    /// next request can follow, or the stream can end without a reset.
+    /// Reads the rest of the request's body, within the bounds. Returns whether its end was
+    /// reached, so that the next request can follow, or the stream can end without a reset.
     pub(super) async fn reaches_end(&self) -> bool {
         // A separate statement, so that the lock is not held across the wait.
         let left = std::mem::take(&mut *self.0.lock());
@@ -108,8 +108,8 @@ enum Progress {
 }
 
 impl RequestBody {
-    /// Wraps the body of a request, so that an unread rest is not lost. Returns the place where the rest will be
-    /// when the answer is ready; `None` when there can be no rest.
+    /// Wraps the body of a request, so that an unread rest is not lost. Returns the place where the
+    /// rest will be when the answer is ready; `None` when there can be no rest.
     pub(super) fn watch(
         request: Request<Incoming>,
         of_connection: &Arc<Unread>,

@@ -1,8 +1,8 @@
 //! The bytes of a connection, on their way to HTTP.
 //!
-//! HTTP reads until nothing is there, and begins each call that it finds. So that callers without a key take
-//! no thread for long, their connections are read in [turns](crate::turns), and the other tasks of the thread
-//! run before the next turn of a connection.
+//! HTTP reads until nothing is there, and begins each call that it finds. So that callers without a
+//! key take no thread for long, their connections are read in [turns](crate::turns), and the other
+//! tasks of the thread run before the next turn of a connection.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

@@ -30,7 +30,8 @@ pub struct Clients {
     tls: OnceLock<Result<Arc<ClientConfig>, NoClient>>,
 }
 
-/// Why a client cannot be built. Nothing was sent; a repetition fails alike until the host is started again.
+/// Why a client cannot be built. Nothing was sent; a repetition fails alike until the host is
+/// started again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NoClient(String);
@@ -81,9 +82,9 @@ impl Clients {
     }
 
     /// Makes a call: sends a request, and waits for the head of the answer. The time limit of the
-    /// request covers the connection, the head, and the body of the answer. The connection is closed
-    /// when this future or the answer is dropped, whatever the receiver does; a receiver that has not
-    /// taken the whole request by then gets no more of it.
+    /// request covers the connection, the head, and the body of the answer. The connection is
+    /// closed when this future or the answer is dropped, whatever the receiver does; a receiver
+    /// that has not taken the whole request by then gets no more of it.
     ///
     /// # Errors
     /// [`SendError`].

@@ -1,11 +1,10 @@
 //! One request and its answer, on a connection of its own.
 //!
 //! **Promise.** The connection belongs to the call: it is closed as soon as the future of
-//! [`exchange`] is dropped, or the body of the answer is. If the kernel has not taken the whole request
-//! by then, the rest is discarded and the connection is reset; otherwise the kernel delivers its buffer.
-//! So a receiver that answers early, or never, and reads slowly keeps no memory of this process beyond
-//! the call.
-//! **Cost.** A task for each call.
+//! [`exchange`] is dropped, or the body of the answer is. If the kernel has not taken the whole
+//! request by then, the rest is discarded and the connection is reset; otherwise the kernel
+//! delivers its buffer. So a receiver that answers early, or never, and reads slowly keeps no
+//! memory of this process beyond the call. **Cost.** A task for each call.
 
 use std::error::Error;
 use std::io;
@@ -54,8 +53,8 @@ pub enum SendError {
     /// The receiver has an address that is refused. Nothing was connected to.
     #[error(transparent)]
     Refused(#[from] AddressRefused),
-    /// The time of the request is over, or that for connecting, or the receiver has acknowledged nothing for
-    /// too long.
+    /// The time of the request is over, or that for connecting, or the receiver has acknowledged
+    /// nothing for too long.
     #[error("the request timed out")]
     TimedOut,
     /// There is no connection, for this reason. Nothing was sent.
@@ -223,8 +222,8 @@ async fn drive<T: Read + Write + Unpin>(
         // A failure reaches the call through its answer.
         _ = &mut connection => {}
         () = ended.cancelled() => {
-            // The rest of the request is discarded also in the kernel. If the option is refused, the
-            // kernel sends the rest that it has.
+            // The rest of the request is discarded also in the kernel. If the option is refused,
+            // the kernel sends the rest that it has.
             let _ = tcp(&connection.into_parts().io).set_zero_linger();
         }
     }

@@ -3,8 +3,9 @@
 //!
 //! A caller reads the host of a URL ([`Destination`]), decides which addresses the request may
 //! reach ([`AddressScope`]), resolves the name ([`Clients::look_up`]), and sends the request
-//! ([`Clients::send`]). Redirects are returned, never followed, so that each hop is checked; there is
-//! no proxy, no cookie, no connection that another request has used, and none that outlives its call.
+//! ([`Clients::send`]). Redirects are returned, never followed, so that each hop is checked; there
+//! is no proxy, no cookie, no connection that another request has used, and none that outlives its
+//! call.
 
 mod addresses;
 mod clients;

@@ -1,5 +1,5 @@
-//! Reads a JSON Schema into checks. Every part of a schema becomes one node, also if several references
-//! lead to it.
+//! Reads a JSON Schema into checks. Every part of a schema becomes one node, also if several
+//! references lead to it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -34,7 +34,8 @@ struct Compiler<'s> {
     known: HashMap<*const Value, NodeId>,
     /// For each node, those that check the same value.
     in_place: Vec<Vec<NodeId>>,
-    /// The targets of references that are still to be read: a chain of references must not take stack.
+    /// The targets of references that are still to be read: a chain of references must not take
+    /// stack.
     waiting: Vec<(NodeId, &'s Value, String)>,
     patterns: usize,
     pattern_bytes: usize,

@@ -421,8 +421,8 @@ impl<'a> Evaluation<'a> {
 }
 
 /// The fault to report when no alternative fits: the one that is deepest in the input. Alternatives
-/// that all refuse the kind of the value are reported together. It keeps one fault of all: they have copies
-/// of their positions, and thousands of alternatives may refuse a value.
+/// that all refuse the kind of the value are reported together. It keeps one fault of all: they
+/// have copies of their positions, and thousands of alternatives may refuse a value.
 struct Nearest<'a> {
     /// Parts of the position of the value.
     here: usize,

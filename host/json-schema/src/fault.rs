@@ -1,5 +1,5 @@
-//! The first fault of an input, as one sentence for the client: the position, the rule and the allowed
-//! values.
+//! The first fault of an input, as one sentence for the client: the position, the rule and the
+//! allowed values.
 
 use std::fmt;
 

@@ -24,8 +24,8 @@ const SCHEMAS: [&str; 14] = [
 const MAPS: [&str; 6] =
     ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
 
-/// Makes a schema a part of another document: references, which begin at the top of the schema, begin at
-/// `place` instead, such as `#/components/schemas/Input`.
+/// Makes a schema a part of another document: references, which begin at the top of the schema,
+/// begin at `place` instead, such as `#/components/schemas/Input`.
 #[must_use]
 pub fn as_openapi_component(mut schema: Value, place: &str) -> Value {
     if let Value::Object(keywords) = &mut schema {

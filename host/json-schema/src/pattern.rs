@@ -82,7 +82,8 @@ impl Pattern {
         let nfa = thompson::Config::new()
             .nfa_size_limit(Some(COMPILED_BYTES_MAX))
             .which_captures(thompson::WhichCaptures::None);
-        // An ASCII boundary may be within a character, which matters only to the position of a match.
+        // An ASCII boundary may be within a character, which matters only to the position of a
+        // match.
         let syntax = syntax::Config::new().utf8(false);
         let mut builder = DFA::builder();
         let built =
@@ -199,8 +200,9 @@ fn parts(nfa: &NFA) -> usize {
     if nfa.look_set_any().is_empty() { parts } else { 2 * parts }
 }
 
-/// The expression with `\b` and `\B` as ECMA-262 defines them, between ASCII letters, digits and `_` and
-/// other characters. The automaton cannot search for the boundaries of Unicode in text that is not ASCII.
+/// The expression with `\b` and `\B` as ECMA-262 defines them, between ASCII letters, digits and
+/// `_` and other characters. The automaton cannot search for the boundaries of Unicode in text that
+/// is not ASCII.
 fn ascii_words(text: &str) -> String {
     let mut ascii = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();

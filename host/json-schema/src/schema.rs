@@ -83,14 +83,14 @@ impl InputSchema {
     /// Checks an input, which is JSON text, within a number of steps.
     ///
     /// # Errors
-    /// [`NotChecked::Invalid`] with the first fault; [`NotChecked::Exhausted`] when the steps are not
-    /// enough.
+    /// [`NotChecked::Invalid`] with the first fault; [`NotChecked::Exhausted`] when the steps are
+    /// not enough.
     pub fn check(&self, input: &str, budget: Budget) -> Result<(), NotChecked> {
         if !budget.admits(input) {
             return Err(NotChecked::Exhausted);
         }
-        // JSON may have values that no program can hold: `1e400`, half of a surrogate pair, and the deepest
-        // permitted nesting.
+        // JSON may have values that no program can hold: `1e400`, half of a surrogate pair, and the
+        // deepest permitted nesting.
         match serde_json::from_str(input) {
             Ok(value) => self.check_value("input", &value, budget),
             Err(error) => Err(NotChecked::Invalid(format!("`input` cannot be checked: {error}"))),

@@ -22,8 +22,8 @@ pub fn is_nested_deeper(text: &str, levels: usize) -> bool {
     false
 }
 
-/// The most values that `text`, which is one JSON value, can have: each one but the first follows a comma
-/// or a bracket. Costs as much as [`is_nested_deeper`].
+/// The most values that `text`, which is one JSON value, can have: each one but the first follows a
+/// comma or a bracket. Costs as much as [`is_nested_deeper`].
 pub(crate) fn values_at_most(text: &str) -> usize {
     let mut count = 1;
     let mut rest = text.as_bytes();

@@ -44,8 +44,8 @@ pub struct LogDirectory {
 #[derive(Debug)]
 struct Endpoint {
     account: DiskAccount,
-    /// Held while lines are taken from memory and written, so that a reader finds each line in memory
-    /// or in the files.
+    /// Held while lines are taken from memory and written, so that a reader finds each line in
+    /// memory or in the files.
     files: Mutex<EndpointFiles>,
 }
 
@@ -67,8 +67,8 @@ pub struct Opened {
 }
 
 impl LogDirectory {
-    /// Opens the files of these endpoints in `dir`, and deletes those of all others. A directory that
-    /// cannot be read has none.
+    /// Opens the files of these endpoints in `dir`, and deletes those of all others. A directory
+    /// that cannot be read has none.
     pub fn open<'e>(
         dir: &Path,
         settings: LogSettings,
@@ -142,8 +142,8 @@ impl LogDirectory {
         }
     }
 
-    /// Appends the lines that `take` returns. `put_back` gets them again, with the number up to which
-    /// they were written, if not all of them were.
+    /// Appends the lines that `take` returns. `put_back` gets them again, with the number up to
+    /// which they were written, if not all of them were.
     pub(crate) fn append(
         &self,
         incarnation: &EndpointIncarnation,
@@ -177,8 +177,8 @@ impl LogDirectory {
         outcome.map_err(Refusal::Io)
     }
 
-    /// Deletes the oldest files of the largest endpoints of the owners with the most, until all files
-    /// are within their bound.
+    /// Deletes the oldest files of the largest endpoints of the owners with the most, until all
+    /// files are within their bound.
     fn drop_excess(&self) {
         while self.disk_bytes.load(Ordering::Relaxed) > self.settings.all_bytes_max {
             let Some(largest) = self.largest() else { return };

@@ -139,8 +139,8 @@ impl EndpointFiles {
         Appended { written_to, outcome }
     }
 
-    /// Appends as many lines as the newest file has room for, or else begins the next file with them.
-    /// Returns the number of the last of them.
+    /// Appends as many lines as the newest file has room for, or else begins the next file with
+    /// them. Returns the number of the last of them.
     fn append_to_one(
         &mut self,
         dir: &Path,
@@ -222,8 +222,8 @@ impl EndpointFiles {
         }
     }
 
-    /// Deletes the oldest files until the bounds hold, also when the newest has grown to its largest
-    /// size.
+    /// Deletes the oldest files until the bounds hold, also when the newest has grown to its
+    /// largest size.
     pub(crate) fn keep_within(&mut self, dir: &Path, bounds: EndpointBounds) {
         let EndpointBounds { bytes_max, segment_bytes_max, segments_max } = bounds;
         while let Some(newest) = self.newest() {
@@ -355,7 +355,8 @@ impl Reader {
         true
     }
 
-    /// Adds lines of a file from its end, up to so many in all. Returns whether there is room for more.
+    /// Adds lines of a file from its end, up to so many in all. Returns whether there is room for
+    /// more.
     fn read_back(&mut self, bytes: &[u8], count_max: usize) -> bool {
         let job = self.job.clone();
         let finder = job.as_ref().map(FinderRev::new);

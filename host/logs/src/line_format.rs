@@ -1,7 +1,7 @@
-//! The text of a line in a file: `CHECKSUM NUMBER TIME JOB LEVEL TEXT`, so that an operator can read
-//! the file with usual tools. The checksum, eight hexadecimal digits of CRC-32, covers the rest of
-//! the line. A text of a handler has no line break, so each line stands alone: damage costs the lines
-//! that it touches.
+//! The text of a line in a file: `CHECKSUM NUMBER TIME JOB LEVEL TEXT`, so that an operator can
+//! read the file with usual tools. The checksum, eight hexadecimal digits of CRC-32, covers the
+//! rest of the line. A text of a handler has no line break, so each line stands alone: damage costs
+//! the lines that it touches.
 
 use std::io::Write as _;
 
@@ -18,13 +18,14 @@ pub(crate) const HEADER: &[u8] = b"gristmill-log 1\n";
 /// The beginning of the first line in every version.
 const FORMAT: &[u8] = b"gristmill-log ";
 
-/// Whether a file with this beginning is of another version, whose lines may have another meaning. A
-/// file with a damaged beginning is not.
+/// Whether a file with this beginning is of another version, whose lines may have another meaning.
+/// A file with a damaged beginning is not.
 pub(crate) fn is_of_other_version(start: &[u8]) -> bool {
     start.starts_with(FORMAT) && !start.starts_with(HEADER)
 }
 
-/// Most bytes of a line in a file: two numbers of 20 digits, a job's id of 46 characters, and the rest.
+/// Most bytes of a line in a file: two numbers of 20 digits, a job's id of 46 characters, and the
+/// rest.
 pub(crate) const LINE_BYTES_MAX: usize = LOG_LINE_BYTES_MAX + 128;
 
 /// Hexadecimal digits of a checksum.

@@ -1,8 +1,8 @@
 //! What a start finds in the directory.
 //!
-//! The newest file of an endpoint may end with a part of a line: its process or the power failed while
-//! it was written. The start cuts this part off, and continues the file. A file without any whole line,
-//! or with a damaged beginning, is left as it is, and the next lines begin another one.
+//! The newest file of an endpoint may end with a part of a line: its process or the power failed
+//! while it was written. The start cuts this part off, and continues the file. A file without any
+//! whole line, or with a damaged beginning, is left as it is, and the next lines begin another one.
 
 use std::fs;
 use std::io;

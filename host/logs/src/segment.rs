@@ -1,8 +1,9 @@
 //! One file of an endpoint's lines: `ENDPOINT.INCARNATION.FIRST.log`, where FIRST is the number of
 //! its first line in 16 hexadecimal digits.
 //!
-//! A file is opened only if it is a regular file, and never through a symbolic link: another program
-//! that replaces a file by a link, a pipe or a directory makes its lines unreadable, and nothing else.
+//! A file is opened only if it is a regular file, and never through a symbolic link: another
+//! program that replaces a file by a link, a pipe or a directory makes its lines unreadable, and
+//! nothing else.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -79,7 +80,8 @@ pub(crate) fn open_to_append(path: &Path, len: u64) -> io::Result<Option<File>> 
     }
 }
 
-/// The bytes of the file from `from` to `to`, as far as it has them. Empty if there is no such file.
+/// The bytes of the file from `from` to `to`, as far as it has them. Empty if there is no such
+/// file.
 ///
 /// # Errors
 /// Those of the file system, and a file that is none.

@@ -543,9 +543,9 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    /// For any order of lines, rounds, restarts, full disks and jumps of the clock: numbers grow, the
-    /// found lines are the newest that were written or are in memory, and every way to read finds the
-    /// same.
+    /// For any order of lines, rounds, restarts, full disks and jumps of the clock: numbers grow,
+    /// the found lines are the newest that were written or are in memory, and every way to read
+    /// finds the same.
     #[test]
     fn every_way_to_read_finds_the_newest_lines(ops in prop::collection::vec(op(), 1..300)) {
         let jobs = [(); 4].map(|()| job());

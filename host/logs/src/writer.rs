@@ -79,8 +79,8 @@ fn run(logs: &Logs, directory: &LogDirectory) {
     }
 }
 
-/// The pause after a round that took so long. An owner without room costs no operation of the disk, and must not
-/// delay the lines of others.
+/// The pause after a round that took so long. An owner without room costs no operation of the disk,
+/// and must not delay the lines of others.
 fn pause(refusal: Option<&Refusal>, took: Duration) -> Duration {
     match refusal {
         Some(Refusal::Io(_)) => ROUND_MAX,

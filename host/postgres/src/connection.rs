@@ -1,10 +1,11 @@
 //! A connection to the database, for a thread that may block.
 //!
-//! The statements of a transaction are sent together, so that it costs one round trip, and the answer to
-//! each of them is checked: the `COMMIT` of a transaction that has failed succeeds, as a `ROLLBACK`.
+//! The statements of a transaction are sent together, so that it costs one round trip, and the
+//! answer to each of them is checked: the `COMMIT` of a transaction that has failed succeeds, as a
+//! `ROLLBACK`.
 //!
-//! **Bounds.** An operation takes at most [`ANSWER_TIME_MAX`], unless the connection has another bound;
-//! then the connection is closed.
+//! **Bounds.** An operation takes at most [`ANSWER_TIME_MAX`], unless the connection has another
+//! bound; then the connection is closed.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -22,38 +23,40 @@ use crate::server::ServerSettings;
 use crate::tls::Tls;
 use crate::url::DatabaseUrl;
 
-/// Longest time of a commit or a query. A database that has stopped without closing its connections counts
-/// as lost after it.
+/// Longest time of a commit or a query. A database that has stopped without closing its connections
+/// counts as lost after it.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Longest time to connect.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Settings of each connection. All statements look rows up by their key. Without statistics, as in a new
-/// database, the planner would read whole tables for that. One plan serves all executions of a statement: a plan for
-/// each of them cost some 5 % of the jobs/s of two cores.
+/// Settings of each connection. All statements look rows up by their key. Without statistics, as in
+/// a new database, the planner would read whole tables for that. One plan serves all executions of
+/// a statement: a plan for each of them cost some 5 % of the jobs/s of two cores.
 ///
-/// With those of TCP the server ends a connection some 15 s after the host, or the network to it, has vanished. By
-/// default it keeps the connection and its locks for two hours. A Unix socket ignores them.
+/// With those of TCP the server ends a connection some 15 s after the host, or the network to it,
+/// has vanished. By default it keeps the connection and its locks for two hours. A Unix socket
+/// ignores them.
 const SETTINGS: &str = "SET search_path = gristmill; SET enable_seqscan = off; \
      SET plan_cache_mode = force_generic_plan; SET jit = off; \
      SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '10s'; SET timezone = 'UTC'; \
      SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; \
      SET tcp_user_timeout = '15s'";
 
-/// Begins a transaction that only reads. The server ends a statement that takes longer, so that other statements on
-/// the connection wait no longer for it.
+/// Begins a transaction that only reads. The server ends a statement that takes longer, so that
+/// other statements on the connection wait no longer for it.
 const BEGIN_READ: &str = "BEGIN READ ONLY; SET LOCAL statement_timeout = '10s'";
 
-/// The codes, or their beginnings, of failures that pass, or that an operator can end while hosts work: connections,
-/// resources, interventions, lock and deadlock timeouts, a server that is a standby, and rights that are missing.
+/// The codes, or their beginnings, of failures that pass, or that an operator can end while hosts
+/// work: connections, resources, interventions, lock and deadlock timeouts, a server that is a
+/// standby, and rights that are missing.
 const PASSING: [&str; 8] = ["08", "53", "57", "55P03", "40", "25006", "25P03", "42501"];
 
 /// A failed operation on the database.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DatabaseError {
-    /// There is no connection, or the server does not work at present, does not accept this host, or could lose
-    /// commits. Whether a transaction was committed is unknown.
+    /// There is no connection, or the server does not work at present, does not accept this host,
+    /// or could lose commits. Whether a transaction was committed is unknown.
     #[error("the database is unavailable: {0}")]
     Unavailable(String),
     /// A query of [`Connection::query_in_time`] was ended by the server, which works.
@@ -163,8 +166,8 @@ impl Connection {
         self.open = None;
     }
 
-    /// Runs `work` on the connection, which is opened first if it is closed. After a failure that leaves the
-    /// connection in doubt, it is closed.
+    /// Runs `work` on the connection, which is opened first if it is closed. After a failure that
+    /// leaves the connection in doubt, it is closed.
     fn run<T>(
         &mut self,
         work: impl AsyncFnOnce(&mut Open) -> Result<T, tokio_postgres::Error>,
@@ -219,8 +222,8 @@ impl Connection {
         })
     }
 
-    /// Begins a transaction of many steps. A connection that is lost ends it: no step is carried out on
-    /// another one.
+    /// Begins a transaction of many steps. A connection that is lost ends it: no step is carried
+    /// out on another one.
     pub fn begin(&mut self) -> Result<Transaction<'_>, DatabaseError> {
         self.script("BEGIN")?;
         Ok(Transaction { connection: self, is_over: false })
@@ -235,8 +238,8 @@ impl Connection {
         })
     }
 
-    /// The rows of a query that may read much. After 10 s the server ends it, and the connection stays open with its
-    /// locks.
+    /// The rows of a query that may read much. After 10 s the server ends it, and the connection
+    /// stays open with its locks.
     ///
     /// # Errors
     /// [`DatabaseError::Late`] then.
@@ -311,7 +314,8 @@ impl Open {
         self.prepare(std::slice::from_ref(query)).await?;
         let Self { client, statements } = self;
         let Some(statement) = statements.get(query.sql) else { return Ok(Vec::new()) };
-        // The messages are sent in the order of the first polls, so that the transaction ends in any case.
+        // The messages are sent in the order of the first polls, so that the transaction ends in
+        // any case.
         let (begun, found, ended) = join3(
             client.batch_execute(BEGIN_READ),
             client.query(statement, &values_of(query)),
@@ -329,8 +333,8 @@ fn values_of<'a>(query: &'a SqlQuery<'_>) -> Vec<&'a (dyn ToSql + Sync)> {
     query.values.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect()
 }
 
-/// Opens a connection. Each failure counts as one that passes, such as a wrong password while an operator changes it:
-/// nothing has been written.
+/// Opens a connection. Each failure counts as one that passes, such as a wrong password while an
+/// operator changes it: nothing has been written.
 async fn connect(config: &Config, tls: &Tls) -> Result<Open, DatabaseError> {
     let refused = |error: tokio_postgres::Error| match classify(&error) {
         DatabaseError::Refused(reason) => DatabaseError::Unavailable(reason),

@@ -1,5 +1,6 @@
-//! The settings of a server, on which the safety of the jobs depends. They are read when a connection is opened,
-//! so that a host neither starts on a server that could lose commits, nor continues on one after a failover.
+//! The settings of a server, on which the safety of the jobs depends. They are read when a
+//! connection is opened, so that a host neither starts on a server that could lose commits, nor
+//! continues on one after a failover.
 
 use tokio_postgres::Row;
 
@@ -17,8 +18,8 @@ pub(crate) struct ServerSettings<'a> {
 }
 
 impl<'a> ServerSettings<'a> {
-    /// Reads them, and keeps `synchronous_commit` for this connection: a change for the whole server, or for the
-    /// role, affects later connections only.
+    /// Reads them, and keeps `synchronous_commit` for this connection: a change for the whole
+    /// server, or for the role, affects later connections only.
     pub(crate) const SQL: &'static str = "SELECT current_setting('server_version_num')::integer, \
          current_setting('server_version'), \
          set_config('synchronous_commit', current_setting('synchronous_commit'), false), \

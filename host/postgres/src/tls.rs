@@ -1,9 +1,10 @@
 //! TLS to the database, with the provider of cryptography that the host has already.
 //!
-//! The modes are those of PostgreSQL's own programs. `prefer`, the default, and `require` encrypt, and protect from
-//! readers of the network only: they accept any certificate. `require` with a file of certificates, and `verify-ca`,
-//! accept certificates of these authorities; `verify-full` also compares the name of the server. A
-//! certificate that is in the file itself is accepted as if an authority had signed it.
+//! The modes are those of PostgreSQL's own programs. `prefer`, the default, and `require` encrypt,
+//! and protect from readers of the network only: they accept any certificate. `require` with a file
+//! of certificates, and `verify-ca`, accept certificates of these authorities; `verify-full` also
+//! compares the name of the server. A certificate that is in the file itself is accepted as if an
+//! authority had signed it.
 
 use std::fmt;
 use std::future::Future;

@@ -10,7 +10,8 @@ use tokio_postgres::config::{Host, SslMode};
 
 use crate::tls::{Proof, Tls};
 
-/// The URL of a PostgreSQL database. It is shown without the password and without further parameters.
+/// The URL of a PostgreSQL database. It is shown without the password and without further
+/// parameters.
 #[derive(Clone)]
 pub struct DatabaseUrl {
     text: String,

@@ -35,8 +35,8 @@ const EPOCH_TICK: Duration = Duration::from_millis(2);
 /// Stack of a handler, in bytes (1 MiB). Beyond it the handler fails with a stack overflow.
 pub(crate) const STACK_BYTES_MAX: usize = MIB;
 
-/// Globals, functions and other state of a job's instances together, in bytes, without their memories
-/// and tables.
+/// Globals, functions and other state of a job's instances together, in bytes, without their
+/// memories and tables.
 const INSTANCE_BYTES_MAX: usize = 10 * MIB;
 
 /// Stack that a handler and the host functions under it share. The part beyond the handler's limit

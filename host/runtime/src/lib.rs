@@ -6,14 +6,15 @@
 //! ([`Runtime`](gristmill_core::runtime::Runtime)).
 //!
 //! * `components` keeps uploads and their compiled files; `compile` checks and compiles them.
-//! * `engine` has the settings of wasmtime; [`permits`](gristmill_core::sharing::permits) of core bound the number of
-//!   sandboxes at one time.
+//! * `engine` has the settings of wasmtime; [`permits`](gristmill_core::sharing::permits) of core
+//!   bound the number of sandboxes at one time.
 //! * `attempt` is one attempt: its instance, its call and its end, described in one sentence.
-//! * `sandbox` is the state of an attempt, with its limits. Two mechanisms end a call at its deadline.
+//! * `sandbox` is the state of an attempt, with its limits. Two mechanisms end a call at its
+//!   deadline.
 //! * `host_fns`, `egress` and `disk` are the functions, the network and the files of handlers.
 //!
-//! Each of these uses only those below it: `attempt`, `components`, `compile`, `engine`, `host_fns`,
-//! `sandbox`, `egress`, `disk`.
+//! Each of these uses only those below it: `attempt`, `components`, `compile`, `engine`,
+//! `host_fns`, `sandbox`, `egress`, `disk`.
 //!
 //! **Invariants.** This is the only crate that depends on wasmtime. No component is loaded from a
 //! compiled file whose digest is not the recorded one. No part of an attempt outlives its permit,

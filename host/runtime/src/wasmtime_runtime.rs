@@ -1,8 +1,9 @@
-//! The runtime of handlers: uploads are stored and compiled, and each attempt runs in its own sandbox.
+//! The runtime of handlers: uploads are stored and compiled, and each attempt runs in its own
+//! sandbox.
 //!
-//! No part of an attempt outlives its permit: its memory, its instance and its open files end before
-//! the permit returns. The permits bound the number of sandboxes and their memory; opening takes tens
-//! of milliseconds.
+//! No part of an attempt outlives its permit: its memory, its instance and its open files end
+//! before the permit returns. The permits bound the number of sandboxes and their memory; opening
+//! takes tens of milliseconds.
 
 use std::any::Any;
 use std::io;
@@ -88,8 +89,8 @@ pub struct RuntimeSettings {
     pub disk_space: Arc<DiskSpaceGauge>,
     /// Whether the host has several owners: then each may hold only a share of the sandboxes.
     pub tenancy: Tenancy,
-    /// Keeps the components of hosts that share a database; `None` on a host with a data directory of
-    /// its own.
+    /// Keeps the components of hosts that share a database; `None` on a host with a data directory
+    /// of its own.
     pub depot: Option<Arc<dyn Depot>>,
 }
 
@@ -218,8 +219,8 @@ impl WasmtimeRuntime {
     }
 
     /// Adds the network volumes of an earlier process, before the first job. While the host has
-    /// several owners, the files of an owner grow only if they fit in the owner's disk share however
-    /// full the owner's uncounted volumes are. Takes no time itself.
+    /// several owners, the files of an owner grow only if they fit in the owner's disk share
+    /// however full the owner's uncounted volumes are. Takes no time itself.
     pub fn restore_volumes<'a>(&self, volumes: impl IntoIterator<Item = &'a Volume>) {
         self.disks.restore_volumes(volumes);
     }
@@ -230,8 +231,8 @@ impl WasmtimeRuntime {
         self.disks.count_volumes()
     }
 
-    /// Continues the removals of network volumes that a crash interrupted: those of the marked volumes
-    /// for which `has_record` is false. The content is removed by
+    /// Continues the removals of network volumes that a crash interrupted: those of the marked
+    /// volumes for which `has_record` is false. The content is removed by
     /// [`wipe_leftovers`](Self::wipe_leftovers). To be called before a job uses a volume.
     ///
     /// # Errors
@@ -258,7 +259,8 @@ impl WasmtimeRuntime {
         self.artifacts.sweep_depot().await
     }
 
-    /// Removes the files of components that have no record, such as those that another host has deleted.
+    /// Removes the files of components that have no record, such as those that another host has
+    /// deleted.
     ///
     /// # Errors
     /// Those of the file system; the next start removes the rest then.

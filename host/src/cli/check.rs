@@ -230,8 +230,8 @@ fn of_component(path: &Path) -> Damage {
     Damage { file: path.to_owned(), offset: None, details }
 }
 
-/// Passes each uploaded handler to `take`: the name of its directory, its path, and whether its bytes
-/// match its name. Returns their number.
+/// Passes each uploaded handler to `take`: the name of its directory, its path, and whether its
+/// bytes match its name. Returns their number.
 fn each_component(
     data_dir: &Path,
     mut take: impl FnMut(&str, &Path, bool) -> anyhow::Result<()>,

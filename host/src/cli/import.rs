@@ -1,4 +1,5 @@
-//! `gristmill import`: moves the data of a host without a database into one that several hosts can share.
+//! `gristmill import`: moves the data of a host without a database into one that several hosts can
+//! share.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,11 +22,11 @@ const NOTE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Move the data of a host into an empty PostgreSQL database.
 ///
-/// Moves jobs in every state with their ids, inputs and results, streams, webhooks, idempotency keys,
-/// endpoints, templates, handlers, keys, secrets and usage. Network volumes, log lines and charts are
-/// files, and are not moved. The host must be stopped. The database gets all of it or nothing, and the files of
-/// the data directory stay as they are. A file `.imported` in it keeps hosts from starting on it again, since they
-/// would run the same jobs.
+/// Moves jobs in every state with their ids, inputs and results, streams, webhooks, idempotency
+/// keys, endpoints, templates, handlers, keys, secrets and usage. Network volumes, log lines and
+/// charts are files, and are not moved. The host must be stopped. The database gets all of it or
+/// nothing, and the files of the data directory stay as they are. A file `.imported` in it keeps
+/// hosts from starting on it again, since they would run the same jobs.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
     /// The data directory.

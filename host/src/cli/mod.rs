@@ -1,6 +1,6 @@
-//! The command line: a file for each command of operators. The commands that only call a host are those of
-//! [`gristmill_commands`], which also has the promises about output and exit codes, and those for the authors of
-//! handlers are in [`gristmill_author`].
+//! The command line: a file for each command of operators. The commands that only call a host are
+//! those of [`gristmill_commands`], which also has the promises about output and exit codes, and
+//! those for the authors of handlers are in [`gristmill_author`].
 
 mod backup;
 mod check;

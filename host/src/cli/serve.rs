@@ -60,8 +60,8 @@ impl ServeArgs {
     }
 }
 
-/// Runs the host. The variables of OpenTelemetry are no options: their names and values are those of a
-/// standard.
+/// Runs the host. The variables of OpenTelemetry are no options: their names and values are those
+/// of a standard.
 pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let settings = args.settings()?;
     let variable = |name: &str| std::env::var_os(name)?.into_string().ok();

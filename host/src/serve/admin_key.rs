@@ -1,6 +1,6 @@
 //! The first key. A new data directory has none, so the first start creates one with every
-//! permission, stores it in a file that only its owner can read, and prints it if standard output is a
-//! terminal.
+//! permission, stores it in a file that only its owner can read, and prints it if standard output
+//! is a terminal.
 
 use std::fs;
 use std::io::Write as _;

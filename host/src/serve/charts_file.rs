@@ -1,8 +1,9 @@
-//! Samples of the endpoints for charts, and the file that keeps them: `charts` in the data directory.
+//! Samples of the endpoints for charts, and the file that keeps them: `charts` in the data
+//! directory.
 //!
-//! **Promise.** The file is replaced as a whole. A missing or damaged one means empty charts, and a file that
-//! cannot be written is reported; neither keeps the host from working.
-//! **Bounds.** A sample every ten seconds, a write every five minutes and at a clean end, of some megabytes for a
+//! **Promise.** The file is replaced as a whole. A missing or damaged one means empty charts, and a
+//! file that cannot be written is reported; neither keeps the host from working. **Bounds.** A
+//! sample every ten seconds, a write every five minutes and at a clean end, of some megabytes for a
 //! thousand endpoints; none while the disk is full.
 
 use std::io;

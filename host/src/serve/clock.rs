@@ -5,9 +5,9 @@
 //! reports that its clock is synchronised; meanwhile the host's time continues by the monotonic
 //! clock. At a start the newest time in the store is the reference.
 //!
-//! Cost: a jump shows as a step of the wall clock, so the monotonic clock is read only when the wall clock is
-//! more than a second from the last comparison of the two. Other queries cost two loads more than the
-//! wall clock itself.
+//! Cost: a jump shows as a step of the wall clock, so the monotonic clock is read only when the
+//! wall clock is more than a second from the last comparison of the two. Other queries cost two
+//! loads more than the wall clock itself.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -39,7 +39,8 @@ pub(crate) struct HostClock {
     /// How far the wall clock is ahead of the monotonic clock, in milliseconds.
     ahead_ms: AtomicI64,
     is_held: AtomicBool,
-    /// The wall clock when the two clocks were compared last and no jump was found, in milliseconds.
+    /// The wall clock when the two clocks were compared last and no jump was found, in
+    /// milliseconds.
     compared_at: AtomicU64,
     /// The time of the last query of the kernel, by the monotonic clock.
     asked_at: AtomicU64,
@@ -70,8 +71,8 @@ impl HostClock {
         self.is_held.store(false, Ordering::Relaxed);
     }
 
-    /// The time, when the wall clock shows `wall` and the monotonic clock `steady_ms`. The monotonic
-    /// clock is read only if the wall clock may have jumped.
+    /// The time, when the wall clock shows `wall` and the monotonic clock `steady_ms`. The
+    /// monotonic clock is read only if the wall clock may have jumped.
     fn time(
         &self,
         wall: Timestamp,

@@ -80,8 +80,9 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Continues to measure while the gauge is used elsewhere, until `until` fires. Calls `on_room` when waiting jobs
-    /// may start again, and `on_tight` after each measurement of a disk that is nearly full.
+    /// Continues to measure while the gauge is used elsewhere, until `until` fires. Calls `on_room`
+    /// when waiting jobs may start again, and `on_tight` after each measurement of a disk that is
+    /// nearly full.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -140,8 +141,8 @@ impl Disk {
     /// in bytes.
     ///
     /// # Errors
-    /// When the file system does not report its space. The gauge continues to subtract the bytes that
-    /// are granted, so that new work is refused before a disk that cannot be measured is full.
+    /// When the file system does not report its space. The gauge continues to subtract the bytes
+    /// that are granted, so that new work is refused before a disk that cannot be measured is full.
     fn measure(&self) -> io::Result<(Space, u64)> {
         let granted = self.disk_space.granted_bytes();
         let space = Space::of(&self.dir)?;

@@ -1,8 +1,8 @@
-//! The answer to each call by the role of this host: the [`Api`] of a host that has the jobs, or the
-//! forwarding of a host that stands by.
+//! The answer to each call by the role of this host: the [`Api`] of a host that has the jobs, or
+//! the forwarding of a host that stands by.
 //!
-//! A host without a database has the jobs from the beginning. A host with one stands by until it takes the
-//! database over; connections stay open meanwhile.
+//! A host without a database has the jobs from the beginning. A host with one stands by until it
+//! takes the database over; connections stay open meanwhile.
 
 use std::sync::{Arc, OnceLock};
 
@@ -91,8 +91,8 @@ impl Front {
         match (active.get(), standby) {
             (Some(Active { api, gate: None }), _) => api.clone().answer(request, origin).await,
             (Some(Active { api, gate: Some(gate) }), _) => {
-                // Boxed like `forward`: each call allocates the future of this function, which would have their
-                // size on a host without a database too.
+                // Boxed like `forward`: each call allocates the future of this function, which
+                // would have their size on a host without a database too.
                 let answering = answer_if_open(api.clone(), gate, request, origin.clone()).boxed();
                 let mut answer = answering.await;
                 if *callers == Callers::Hosts {

@@ -1,4 +1,5 @@
-//! The log lines of handlers: in memory, and in the directory `logs` unless an option says otherwise.
+//! The log lines of handlers: in memory, and in the directory `logs` unless an option says
+//! otherwise.
 
 use std::sync::Arc;
 

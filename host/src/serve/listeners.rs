@@ -51,8 +51,8 @@ pub(crate) struct Running {
     pub(crate) hosts: Option<TcpListener>,
 }
 
-/// Connections that the kernel keeps until they are accepted; one more comes a second later. With the 1,024
-/// of `TcpListener::bind`, a thousand callers at one time delayed a probe by that second.
+/// Connections that the kernel keeps until they are accepted; one more comes a second later. With
+/// the 1,024 of `TcpListener::bind`, a thousand callers at one time delayed a probe by that second.
 const BACKLOG: u32 = 4_096;
 
 /// Listens on an address, which an option of `serve` names.

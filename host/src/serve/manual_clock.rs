@@ -1,5 +1,6 @@
-//! A clock that a test controls, for tests of the whole host: it starts at the system's time or at a
-//! given time, stands still, and moves by the number of milliseconds in each line on standard input.
+//! A clock that a test controls, for tests of the whole host: it starts at the system's time or at
+//! a given time, stands still, and moves by the number of milliseconds in each line on standard
+//! input.
 //!
 //! Each move is answered on standard output with `{"clock":<ms since the Unix epoch>}`. When the
 //! input ends, the clock stands still for ever. A handler's time limit (executionTimeout), the

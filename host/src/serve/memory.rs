@@ -25,8 +25,8 @@ struct JobsInMemory {
 const WAITING_JOBS: JobsInMemory =
     JobsInMemory { divisor: 8, job_bytes: 200, min: 100_000, default: QUEUE_JOBS_MAX };
 
-/// Jobs in any status that are not archived; an ended job, whose result is on the disk, takes most: 420 to 477 bytes were
-/// measured, with and without an error. At least 96 MB.
+/// Jobs in any status that are not archived; an ended job, whose result is on the disk, takes most:
+/// 420 to 477 bytes were measured, with and without an error. At least 96 MB.
 const JOBS: JobsInMemory =
     JobsInMemory { divisor: 4, job_bytes: 512, min: 200_000, default: 2 * QUEUE_JOBS_MAX };
 
@@ -38,8 +38,8 @@ impl JobsInMemory {
 }
 
 /// The default memory of all sandboxes together, in bytes: five eighths of the available memory. A
-/// quarter is for jobs, a sixteenth for webhooks, and the rest for the host itself, whose caches and
-/// buffers have separate bounds. Never less than the default of one endpoint.
+/// quarter is for jobs, a sixteenth for webhooks, and the rest for the host itself, whose caches
+/// and buffers have separate bounds. Never less than the default of one endpoint.
 pub(super) fn default_budget() -> u64 {
     budget_of(available(Path::new("/")))
 }
@@ -57,20 +57,20 @@ pub(super) fn waiting_jobs_max() -> usize {
     WAITING_JOBS.within(available(Path::new("/")))
 }
 
-/// Most jobs of the host in memory, in any status: those for which a quarter of the available memory has room
-/// when all of them have ended, which is 4,400,000 on a machine of 8 GiB.
+/// Most jobs of the host in memory, in any status: those for which a quarter of the available
+/// memory has room when all of them have ended, which is 4,400,000 on a machine of 8 GiB.
 pub(super) fn jobs_max() -> usize {
     JOBS.within(available(Path::new("/")))
 }
 
-/// Most bytes of memory for webhooks: a sixteenth of the available memory, and at least 16 MiB; 512 MiB
-/// when the memory is unknown.
+/// Most bytes of memory for webhooks: a sixteenth of the available memory, and at least 16 MiB; 512
+/// MiB when the memory is unknown.
 pub(super) fn webhook_bytes_max() -> u64 {
     available(Path::new("/")).map_or(512 << 20, |bytes| (bytes / 16).max(16 << 20))
 }
 
-/// Most bytes that callers without a valid key make the host keep: a sixty-fourth of the available memory,
-/// at least 8 MiB and at most 256 MiB, which is also the bound when the memory is unknown.
+/// Most bytes that callers without a valid key make the host keep: a sixty-fourth of the available
+/// memory, at least 8 MiB and at most 256 MiB, which is also the bound when the memory is unknown.
 pub(super) fn unauthenticated_bytes_max() -> usize {
     unauthenticated_part(available(Path::new("/")))
 }

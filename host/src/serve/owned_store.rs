@@ -1,7 +1,7 @@
 //! The store of this host: in its data directory, or in a database that it shares with other hosts.
 //!
-//! A host with a database stands by until it is active; its listeners accept connections meanwhile. The checks
-//! here refuse a start whose clock or catalog would lose jobs.
+//! A host with a database stands by until it is active; its listeners accept connections meanwhile.
+//! The checks here refuse a start whose clock or catalog would lose jobs.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -55,8 +55,8 @@ pub(super) struct Cluster {
 }
 
 impl OwnedStore {
-    /// Opens the store of the data directory, or stands by until this host is active in the database. `None`
-    /// when the host was asked to stop meanwhile.
+    /// Opens the store of the data directory, or stands by until this host is active in the
+    /// database. `None` when the host was asked to stop meanwhile.
     ///
     /// # Errors
     /// The reason why the host cannot start, in one sentence.
@@ -148,8 +148,9 @@ impl Cluster {
         Gate::new(self.active_state.clone())
     }
 
-    /// Accepts other hosts, for the calls that they forward and for their sandboxes, until the process ends, so that they see it stop. The data
-    /// directory is this process's until the answer is dropped.
+    /// Accepts other hosts, for the calls that they forward and for their sandboxes, until the
+    /// process ends, so that they see it stop. The data directory is this process's until the
+    /// answer is dropped.
     pub(super) fn accept(
         self,
         listener: Option<TcpListener>,

@@ -1,7 +1,8 @@
 //! A host that stands by runs attempts for the active host.
 //!
-//! It connects to the active host, and again when the connection has ended. Its sandbox is opened by the first
-//! connection, and is the same when the host becomes active: what it has compiled stays.
+//! It connects to the active host, and again when the connection has ended. Its sandbox is opened
+//! by the first connection, and is the same when the host becomes active: what it has compiled
+//! stays.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The host that has the jobs: the sandbox, the workers, the deliveries of webhooks, and the services behind the
-//! API, above its store.
+//! The host that has the jobs: the sandbox, the workers, the deliveries of webhooks, and the
+//! services behind the API, above its store.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -59,8 +59,8 @@ pub(super) struct RunningHost {
 }
 
 impl RunningHost {
-    /// Makes the parts above the store, and starts the workers and the deliveries. A host with a database has
-    /// `cluster`, whose `runners` are the other hosts that run attempts.
+    /// Makes the parts above the store, and starts the workers and the deliveries. A host with a
+    /// database has `cluster`, whose `runners` are the other hosts that run attempts.
     ///
     /// # Errors
     /// The reason why the host cannot start, in one sentence.
@@ -142,10 +142,10 @@ impl RunningHost {
         Ok(Self { local_runtime, dispatcher, deliverer, jobs, charts, store, log_writer, api })
     }
 
-    /// Stops in order: accepts no new jobs, lets running jobs end within `drain_max` or returns them to
-    /// the queue, answers waiting calls, and closes the store, and then the log lines and the traces.
-    /// Webhooks in progress get a few seconds. `clients` ends, with their connections, once no more are
-    /// accepted.
+    /// Stops in order: accepts no new jobs, lets running jobs end within `drain_max` or returns
+    /// them to the queue, answers waiting calls, and closes the store, and then the log lines and
+    /// the traces. Webhooks in progress get a few seconds. `clients` ends, with their connections,
+    /// once no more are accepted.
     pub(super) async fn stop(
         self,
         clients: JoinHandle<Connections>,
@@ -233,7 +233,8 @@ async fn open_runtime(
     Ok(local_runtime)
 }
 
-/// Starts waiting jobs when the disk has room again, and frees space of the store when it is nearly full.
+/// Starts waiting jobs when the disk has room again, and frees space of the store when it is nearly
+/// full.
 fn watch_disk(
     process: &Process<'_>,
     store: &Arc<Store>,

@@ -68,14 +68,14 @@ pub struct ServeSettings {
     pub data_dir: PathBuf,
 
     /// A PostgreSQL database for the jobs and everything that is deployed, as
-    /// `postgres://USER:PASSWORD@HOST:PORT/NAME`. Several hosts may share it, and all of them
-    /// run jobs: one host is active and has the queue, the others forward calls to it, and one of them becomes
-    /// active when it ends. The data directory is only a cache then.
+    /// `postgres://USER:PASSWORD@HOST:PORT/NAME`. Several hosts may share it, and all of them run
+    /// jobs: one host is active and has the queue, the others forward calls to it, and one of them
+    /// becomes active when it ends. The data directory is only a cache then.
     #[arg(long, value_name = "URL", env = "GRISTMILL_DATABASE")]
     pub database: Option<Database>,
 
-    /// Address and port for the other hosts of the same database, which forward calls to it and fetch jobs
-    /// from it; port 0 takes a free one. Only they should reach it.
+    /// Address and port for the other hosts of the same database, which forward calls to it and
+    /// fetch jobs from it; port 0 takes a free one. Only they should reach it.
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -95,8 +95,8 @@ pub struct ServeSettings {
     pub cluster_advertise: Option<SocketAddr>,
 
     /// The file with the key that stored secrets are encrypted with; created with a new data
-    /// directory or database. All hosts of a database need the same [default: secrets.key in the data
-    /// directory].
+    /// directory or database. All hosts of a database need the same [default: secrets.key in the
+    /// data directory].
     #[arg(long, value_name = "FILE", env = "GRISTMILL_SECRETS_KEY")]
     pub secrets_key: Option<PathBuf>,
 
@@ -144,8 +144,8 @@ pub struct ServeSettings {
     #[arg(long, env = "GRISTMILL_IGNORE_GPU_FIELDS")]
     pub ignore_gpu_fields: bool,
 
-    /// A second address, which serves /metrics, /livez and /readyz without a key; port 0 takes a free
-    /// one. Only collectors and supervisors should reach it.
+    /// A second address, which serves /metrics, /livez and /readyz without a key; port 0 takes a
+    /// free one. Only collectors and supervisors should reach it.
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -192,8 +192,8 @@ pub struct ServeSettings {
     #[arg(long, value_name = "MIB", env = "GRISTMILL_MAX_RESULT_MIB", default_value = "65536")]
     pub max_result_mib: Within<64, MIB_MAX>,
 
-    /// Most templates, endpoints, images, components, volumes and credentials of one owner, together,
-    /// and most keys; a change beyond it is refused with 400.
+    /// Most templates, endpoints, images, components, volumes and credentials of one owner,
+    /// together, and most keys; a change beyond it is refused with 400.
     #[arg(
         long,
         value_name = "COUNT",
@@ -230,14 +230,14 @@ pub struct ServeSettings {
     #[arg(long, value_name = "MIB", env = "GRISTMILL_JOURNAL_MIB", default_value = "1024")]
     pub journal_mib: Within<16, 65_536>,
 
-    /// Size of the log lines of one endpoint's handlers on disk, in MiB; the oldest are deleted beyond
-    /// it. 0 keeps lines only in memory, and deletes those on disk.
+    /// Size of the log lines of one endpoint's handlers on disk, in MiB; the oldest are deleted
+    /// beyond it. 0 keeps lines only in memory, and deletes those on disk.
     // A search for the lines of a job reads all of them.
     #[arg(long, value_name = "MIB", env = "GRISTMILL_MAX_ENDPOINT_LOG_MIB", default_value = "16")]
     pub max_endpoint_log_mib: Within<0, 1_024>,
 
-    /// Size of the log lines of all handlers on disk, in MiB; beyond it, the oldest lines of the owner
-    /// with the most are deleted. 0 keeps lines only in memory.
+    /// Size of the log lines of all handlers on disk, in MiB; beyond it, the oldest lines of the
+    /// owner with the most are deleted. 0 keeps lines only in memory.
     #[arg(long, value_name = "MIB", env = "GRISTMILL_MAX_LOG_MIB", default_value = "1024")]
     pub max_log_mib: Within<0, MIB_MAX>,
 
@@ -318,8 +318,8 @@ pub struct ServeSettings {
     pub rate_limits: RateLimits,
 }
 
-/// The options that are set by their names alone, or have a value: `--json`, `--json=false`. The command line
-/// can so switch off what the environment or the file switches on.
+/// The options that are set by their names alone, or have a value: `--json`, `--json=false`. The
+/// command line can so switch off what the environment or the file switches on.
 const SWITCHES: [&str; 4] = ["json", "lenient_policy", "ignore_gpu_fields", "no_key"];
 
 /// Makes an option of [`SWITCHES`] one; the others stay as they are.

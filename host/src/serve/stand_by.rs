@@ -1,9 +1,9 @@
-//! A host with a database before it is active: it accepts connections, forwards their calls, and runs attempts for
-//! the active host.
+//! A host with a database before it is active: it accepts connections, forwards their calls, and
+//! runs attempts for the active host.
 //!
-//! **Its end.** After SIGTERM it accepts no more connections, calls and attempts, and those in progress end within
-//! the drain limit. A call that takes longer is cut off, and its job continues on the active host; an attempt that
-//! takes longer is stopped, and its job waits again.
+//! **Its end.** After SIGTERM it accepts no more connections, calls and attempts, and those in
+//! progress end within the drain limit. A call that takes longer is cut off, and its job continues
+//! on the active host; an attempt that takes longer is stopped, and its job waits again.
 
 use std::sync::Arc;
 use std::time::Duration;

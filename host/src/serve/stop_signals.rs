@@ -7,8 +7,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
 /// SIGTERM and SIGINT: the first asks to stop in order, the second to stop at once. SIGHUP asks for
-/// the TLS files to be read again; without TLS it changes nothing, but the end of the terminal that the host
-/// uses stops it in order.
+/// the TLS files to be read again; without TLS it changes nothing, but the end of the terminal that
+/// the host uses stops it in order.
 pub(super) struct StopSignals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
@@ -20,8 +20,8 @@ pub(super) struct StopSignals {
 /// The effect of SIGHUP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OnHangUp {
-    /// None here: the TLS files are read again elsewhere, or the host stops already. The end of a terminal may
-    /// send the signal twice.
+    /// None here: the TLS files are read again elsewhere, or the host stops already. The end of a
+    /// terminal may send the signal twice.
     Ignore,
     /// The host stops: its terminal has been closed.
     Stop,
@@ -69,7 +69,8 @@ fn has_terminal() -> bool {
     io::stdin().is_terminal() || io::stdout().is_terminal() || io::stderr().is_terminal()
 }
 
-/// Whether the process was started with SIGHUP ignored, as by `nohup`. Must be called before a listener exists.
+/// Whether the process was started with SIGHUP ignored, as by `nohup`. Must be called before a
+/// listener exists.
 fn is_hang_up_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

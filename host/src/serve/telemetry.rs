@@ -49,9 +49,9 @@ impl Drop for Log {
 /// # Errors
 /// When the filter is malformed, or logging has been started before.
 pub(crate) fn start(settings: &ServeSettings) -> anyhow::Result<Log> {
-    // The arguments of host calls belong to the handler's author, and the parameters of statements, such as
-    // inputs and outputs, to the callers: they do not belong in the operator's log. The migrations of a new
-    // directory are no news.
+    // The arguments of host calls belong to the handler's author, and the parameters of statements,
+    // such as inputs and outputs, to the callers: they do not belong in the operator's log. The
+    // migrations of a new directory are no news.
     let filter = EnvFilter::try_new(settings.log.as_str())?
         .add_directive(format!("{}=off", gristmill_runtime::HOST_CALLS).parse()?)
         .add_directive("tokio_postgres=info".parse()?)

@@ -1,8 +1,8 @@
-//! The store's threads and their callers in many orders: a program of its own, which compiles the store's files
-//! with the locks and threads of [`sync`](sync.rs) instead of `src/sync.rs`.
+//! The store's threads and their callers in many orders: a program of its own, which compiles the
+//! store's files with the locks and threads of [`sync`](sync.rs) instead of `src/sync.rs`.
 //!
-//! Every module of `src/lib.rs` is here. All libraries are those of the other suites, so that only the store itself
-//! is compiled again; as a feature of the store the scheduler cost 94 crates.
+//! Every module of `src/lib.rs` is here. All libraries are those of the other suites, so that only
+//! the store itself is compiled again; as a feature of the store the scheduler cost 94 crates.
 
 #![allow(dead_code, unreachable_pub, unused_imports, reason = "the suite uses a part of the store")]
 #![allow(

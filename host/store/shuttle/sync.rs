@@ -1,5 +1,5 @@
-//! The locks and threads of `src/sync.rs`, on the scheduler of `shuttle`: the part of their interface that the
-//! store uses.
+//! The locks and threads of `src/sync.rs`, on the scheduler of `shuttle`: the part of their
+//! interface that the store uses.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;

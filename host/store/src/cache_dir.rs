@@ -18,7 +18,8 @@ impl CacheDir {
     /// Locks `dir`, which is created if it does not exist.
     ///
     /// # Errors
-    /// [`OpenError`]: the directory cannot be used, another process uses it, or it has jobs of its own.
+    /// [`OpenError`]: the directory cannot be used, another process uses it, or it has jobs of its
+    /// own.
     pub fn lock(dir: &Path) -> Result<Self, OpenError> {
         let in_dir = |source| OpenError::Directory { dir: dir.to_owned(), source };
         make_private_dir(dir).map_err(in_dir)?;

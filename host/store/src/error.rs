@@ -29,7 +29,8 @@ pub enum OpenError {
     Directory {
         /// The data directory.
         dir: PathBuf,
-        /// The system's error. It is a part of the sentence, and no source, which would be shown again.
+        /// The system's error. It is a part of the sentence, and no source, which would be shown
+        /// again.
         r#source: io::Error,
     },
     /// A restore or a repair into it was interrupted.
@@ -42,7 +43,8 @@ pub enum OpenError {
         /// The data directory.
         dir: PathBuf,
     },
-    /// It has handlers, or the copy of an upgrade, and no tables: they were moved, perhaps by mistake.
+    /// It has handlers, or the copy of an upgrade, and no tables: they were moved, perhaps by
+    /// mistake.
     #[error(
         "data directory `{}` has no jobs and no records (`store.db`), but `{}`: as a new host this one would \
          delete the handlers in it. Put `store.db`, `store.db-wal` and `journal` back, from where they were \
@@ -76,7 +78,8 @@ pub enum OpenError {
     NotMarked {
         /// The data directory.
         dir: PathBuf,
-        /// The system's error. It is a part of the sentence, and no source, which would be shown again.
+        /// The system's error. It is a part of the sentence, and no source, which would be shown
+        /// again.
         r#source: io::Error,
     },
     /// Another process, or this one, has it open.
@@ -122,7 +125,8 @@ pub enum OpenError {
         dir: PathBuf,
         /// The upgrade that was not made.
         upgrade: SchemaUpgrade,
-        /// Bytes of the copy; also those of the upgrade itself when they were missing before it began.
+        /// Bytes of the copy; also those of the upgrade itself when they were missing before it
+        /// began.
         needed: u64,
         /// Free bytes of the disk.
         free: u64,
@@ -220,8 +224,8 @@ pub enum OpenError {
         /// The newest version that this program knows.
         expected: i32,
     },
-    /// The database could lose acknowledged jobs, does not accept the host's statements, or has content
-    /// that cannot be read.
+    /// The database could lose acknowledged jobs, does not accept the host's statements, or has
+    /// content that cannot be read.
     #[error("database: {0}")]
     Database(String),
     /// The store's threads cannot be started.
@@ -368,7 +372,8 @@ mod tests {
         }
     }
 
-    /// Each way in which a start can meet a full disk has the same sentence, which names the remedy.
+    /// Each way in which a start can meet a full disk has the same sentence, which names the
+    /// remedy.
     #[test]
     fn a_start_without_space_names_the_remedy() {
         let no_space = || io::Error::from(io::ErrorKind::StorageFull);

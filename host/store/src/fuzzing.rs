@@ -155,8 +155,8 @@ fn reseal_frame(bytes: &mut [u8], salt: u64, number: u32, at: u32) -> Option<u32
     Some(end)
 }
 
-/// The row as the table stores it: numbers up to the table's greatest, and of an attempt without a time only its
-/// past.
+/// The row as the table stores it: numbers up to the table's greatest, and of an attempt without a
+/// time only its past.
 fn as_stored(row: &JobRow) -> JobRow {
     let number = |number: u64| integer(number).unsigned_abs();
     let time = |time: Timestamp| Timestamp::from_millis(number(time.as_millis()));

@@ -1,13 +1,14 @@
 //! The seam between the engine and the place where its batches become durable.
 //!
-//! The engine ([`state`](crate::state), [`commit`](crate::commit), [`store`](crate::store)) decides, and
-//! keeps every job that can change in memory. A medium has three parts, and knows no rules about jobs:
-//! * a [`BatchLog`](crate::commit::log::BatchLog), which makes each batch durable in the order of the
-//!   batches; the writer thread calls it;
-//! * a [`Medium`], which reads payloads back while the medium still has them where the batch put them;
-//!   every thread calls it;
-//! * one thread that answers the [requests](crate::state::requests::DbRequest) for everything else that is
-//!   not in memory.
+//! The engine ([`state`](crate::state), [`commit`](crate::commit), [`store`](crate::store))
+//! decides, and keeps every job that can change in memory. A medium has three parts, and knows no
+//! rules about jobs:
+//! * a [`BatchLog`](crate::commit::log::BatchLog), which makes each batch durable in the order of
+//!   the batches; the writer thread calls it;
+//! * a [`Medium`], which reads payloads back while the medium still has them where the batch put
+//!   them; every thread calls it;
+//! * one thread that answers the [requests](crate::state::requests::DbRequest) for everything else
+//!   that is not in memory.
 //!
 //! There are three media: a journal in front of SQLite, [PostgreSQL](crate::postgres), and
 //! [memory](crate::memory).
@@ -17,7 +18,8 @@ use std::io;
 
 use bytes::Bytes;
 
-/// The number of a part of a medium, in the order of the batches. The journal's parts are its segments.
+/// The number of a part of a medium, in the order of the batches. The journal's parts are its
+/// segments.
 ///
 /// It grows with each use of a file and is never reused, so a location in an overwritten segment is
 /// detected. 2^32 segments are some 10^17 bytes.
@@ -44,18 +46,18 @@ impl PayloadLocation {
     }
 }
 
-/// The payloads of a medium that are where the batch put them. A medium that returns no locations for its
-/// batches has none.
+/// The payloads of a medium that are where the batch put them. A medium that returns no locations
+/// for its batches has none.
 ///
-/// Bytes that a job or delivery refers to are *held* by the index, so that the medium keeps them where they
-/// are.
+/// Bytes that a job or delivery refers to are *held* by the index, so that the medium keeps them
+/// where they are.
 pub(crate) trait Medium: Debug + Send + Sync {
-    /// The payload at `location`; `None` when it has moved, or was deleted. Blocks for as long as a read of
-    /// its bytes.
+    /// The payload at `location`; `None` when it has moved, or was deleted. Blocks for as long as a
+    /// read of its bytes.
     ///
     /// # Errors
-    /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when the bytes are not those that were written;
-    /// after any other kind the store must end.
+    /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when the bytes are not those that were
+    /// written; after any other kind the store must end.
     fn read(&self, location: PayloadLocation) -> io::Result<Option<Bytes>>;
 
     /// Protects the bytes at `locations` until they are released.

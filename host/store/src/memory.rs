@@ -1,11 +1,11 @@
-//! A medium without a disk: batches become rows in maps, as they would in a database, and end with the
-//! process.
+//! A medium without a disk: batches become rows in maps, as they would in a database, and end with
+//! the process.
 //!
-//! With it the engine runs alone: the same contract and the same model test it as with the journal. No
-//! payload has a location, and no job leaves the engine's memory.
+//! With it the engine runs alone: the same contract and the same model test it as with the journal.
+//! No payload has a location, and no job leaves the engine's memory.
 //!
-//! **Bounds.** Those of the engine: payloads of jobs that the engine has, and a thousand deliveries for each
-//! endpoint.
+//! **Bounds.** Those of the engine: payloads of jobs that the engine has, and a thousand deliveries
+//! for each endpoint.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;

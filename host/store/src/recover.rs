@@ -183,8 +183,8 @@ fn load_jobs(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// A change of an archived job put the job back into memory first, but a crash may have undone that: it is
-/// done again here.
+/// A change of an archived job put the job back into memory first, but a crash may have undone
+/// that: it is done again here.
 fn load_if_archived(
     db: &Connection,
     index: &mut Index,

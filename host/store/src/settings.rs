@@ -23,15 +23,15 @@ pub struct Settings {
     /// submissions return [`HostQueue`](gristmill_core::store::StoreFull::HostQueue), and at an
     /// owner's share of it [`OwnerQueue`](gristmill_core::store::StoreFull::OwnerQueue).
     pub host_waiting_jobs_max: usize,
-    /// Most jobs of all endpoints together in memory, in any status; an ended job takes some 512 bytes
-    /// until it is archived. Further submissions return
+    /// Most jobs of all endpoints together in memory, in any status; an ended job takes some 512
+    /// bytes until it is archived. Further submissions return
     /// [`HostJobs`](gristmill_core::store::StoreFull::HostJobs), and at an owner's share of it
     /// [`OwnerJobs`](gristmill_core::store::StoreFull::OwnerJobs).
     pub host_jobs_max: usize,
-    /// Most bytes of memory for the webhooks of all endpoints together: the URLs of jobs, and the pending
-    /// deliveries. Further submissions with a webhook return
-    /// [`HostWebhooks`](gristmill_core::store::StoreFull::HostWebhooks), and at an owner's share
-    /// of it [`OwnerWebhooks`](gristmill_core::store::StoreFull::OwnerWebhooks).
+    /// Most bytes of memory for the webhooks of all endpoints together: the URLs of jobs, and the
+    /// pending deliveries. Further submissions with a webhook return
+    /// [`HostWebhooks`](gristmill_core::store::StoreFull::HostWebhooks), and at an owner's share of
+    /// it [`OwnerWebhooks`](gristmill_core::store::StoreFull::OwnerWebhooks).
     pub host_webhook_bytes_max: u64,
     /// Most bytes of waiting inputs of one endpoint. Further submissions return
     /// [`WaitingBytes`](gristmill_core::store::StoreFull::WaitingBytes).
@@ -62,21 +62,21 @@ pub struct Settings {
     pub payload_cache_bytes: u64,
     /// Bytes of the newest chunks that are cached for readers of streams.
     pub chunk_cache_bytes: u64,
-    /// Milliseconds from the end of a job until it is archived: its row stays in the tables, and it takes
-    /// no memory any more. A job whose payloads or changes are in the journal stays in memory for longer,
-    /// and a job that is deleted within this time is not archived.
+    /// Milliseconds from the end of a job until it is archived: its row stays in the tables, and it
+    /// takes no memory any more. A job whose payloads or changes are in the journal stays in memory
+    /// for longer, and a job that is deleted within this time is not archived.
     pub archive_after_ms: u64,
     /// The file with the key that secrets are encrypted with; created together with a new store.
     /// `None`: `secrets.key` in the data directory.
     pub secrets_key: Option<PathBuf>,
     /// The largest difference, in milliseconds, between the clock at a start and the newest time
     /// that the store has recorded. It applies if jobs that have not ended would be deleted, or if
-    /// the clock is behind. Beyond it [`Store::open`](crate::Store::open) fails. In a database that hosts
-    /// share, also the largest difference from the clock of the database.
-    /// `None`: no limit.
+    /// the clock is behind. Beyond it [`Store::open`](crate::Store::open) fails. In a database that
+    /// hosts share, also the largest difference from the clock of the database. `None`: no limit.
     pub clock_jump_max_ms: Option<u64>,
-    /// Whether the machine's clock is known to be right. Then [`Store::take_over`](crate::Store::take_over)
-    /// compares it with the clock of the database alone, and not with the newest time that a host has recorded.
+    /// Whether the machine's clock is known to be right. Then
+    /// [`Store::take_over`](crate::Store::take_over) compares it with the clock of the database
+    /// alone, and not with the newest time that a host has recorded.
     pub is_clock_synchronised: bool,
     /// Called when a commit fails. The default logs the reason and ends the process, since memory
     /// then has changes that are not on disk. When the hook returns, the store refuses everything,

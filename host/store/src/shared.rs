@@ -167,7 +167,8 @@ impl Shared {
         Ok(read(&index, self.clock.now()))
     }
 
-    /// Runs `change` on the open index, for a caller that wakes the writer if there is something to write.
+    /// Runs `change` on the open index, for a caller that wakes the writer if there is something to
+    /// write.
     pub(crate) fn change_live<T>(
         &self,
         change: impl FnOnce(&mut Index, Timestamp) -> T,

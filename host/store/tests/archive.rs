@@ -1,5 +1,5 @@
-//! Ended jobs leave memory: every call finds them in the tables, changes bring them back, and expiry,
-//! deletion, crashes and repairs treat them like all others.
+//! Ended jobs leave memory: every call finds them in the tables, changes bring them back, and
+//! expiry, deletion, crashes and repairs treat them like all others.
 
 #![allow(clippy::disallowed_methods, reason = "variables have the settings of a measurement")]
 
@@ -211,8 +211,8 @@ async fn archived_jobs_are_deleted_with_their_endpoint() {
     assert!((600..=601).contains(&report.jobs), "the last job may be in the journal only");
 }
 
-/// The commit that brings a job back is not synced, and the change is: a loss of power leaves the mark of
-/// the row, and the journal with the change.
+/// The commit that brings a job back is not synced, and the change is: a loss of power leaves the
+/// mark of the row, and the journal with the change.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_after_a_lost_return_applies_the_change() {
     for is_removed in [false, true] {

@@ -187,7 +187,8 @@ async fn the_tables_stay_as_they_are_while_they_are_read() {
     drop(disk.store.backup(false).await.unwrap());
 }
 
-/// The pages of the log are written to the file when the copy ends, so they need as much space again.
+/// The pages of the log are written to the file when the copy ends, so they need as much space
+/// again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_ends_before_the_log_takes_half_of_the_free_space() {
     let disk_space = Arc::new(DiskSpaceGauge::default());

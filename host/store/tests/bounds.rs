@@ -316,7 +316,8 @@ async fn an_owner_of_many_endpoints_leaves_room_on_the_disk_to_others() {
     assert!(t.store().submit(heavy_of("a", "a-1")).await.is_err());
 }
 
-/// Submits jobs to the endpoints of an owner until one is refused; returns their number and the refusal.
+/// Submits jobs to the endpoints of an owner until one is refused; returns their number and the
+/// refusal.
 async fn fill(t: &OnDisk, owner: &str) -> (usize, StoreError) {
     let mut count = 0;
     loop {
@@ -575,7 +576,8 @@ async fn the_tracestates_of_all_jobs_have_a_bound_in_memory_and_refuse_no_job() 
     assert_eq!(record.trace, traced(7).trace, "jobs that are removed make room");
 }
 
-/// Submits jobs with different webhook URLs until one is refused; returns their number and the refusal.
+/// Submits jobs with different webhook URLs until one is refused; returns their number and the
+/// refusal.
 async fn fill_with_urls(t: &OnDisk, owner: &str) -> (usize, StoreError) {
     for count in 0.. {
         let webhook = Some(format!("https://hooks.example/{owner}/{count}"));
@@ -644,8 +646,8 @@ async fn a_webhook_without_room_in_memory_is_given_up_with_the_reason() {
     assert!(submit_with_webhook(&t, job("a")).await.is_ok());
 }
 
-/// Adds chunks of so many bytes to a running job until one is refused. Returns the number of chunks that
-/// were accepted, and the error of the job.
+/// Adds chunks of so many bytes to a running job until one is refused. Returns the number of chunks
+/// that were accepted, and the error of the job.
 async fn stream_until_refused(t: &OnDisk, lease: Lease, bytes: usize) -> (usize, String) {
     for count in 0..10_000 {
         let chunk = chunk(&format!("\"{}\"", "x".repeat(bytes - 2)));

@@ -1043,8 +1043,8 @@ impl QueueListener for Demands {
     }
 }
 
-/// After each call that changes a queue, the newest notification says what waits: after those that add a job, and
-/// after those that remove one.
+/// After each call that changes a queue, the newest notification says what waits: after those that
+/// add a job, and after those that remove one.
 async fn each_change_of_a_queue_is_told_with_a_version(t: Fixture) {
     let listener = Arc::new(Demands::default());
     t.signals.set_queue_listener(listener.clone());
@@ -1101,7 +1101,8 @@ async fn each_change_of_a_queue_is_told_with_a_version(t: Fixture) {
     assert_eq!(listener.0.lock().get(&a).map(|demand| demand.claimable), Some(1));
 }
 
-/// The newest demand, once `claimable` jobs wait: the notification may be later than the answer of the call.
+/// The newest demand, once `claimable` jobs wait: the notification may be later than the answer of
+/// the call.
 async fn eventually_told(listener: &Demands, endpoint: &EndpointId, claimable: u64) -> Demand {
     for _ in 0..10_000 {
         let newest = listener.0.lock().get(endpoint).copied().unwrap_or_default();

@@ -579,8 +579,8 @@ async fn a_deletion_that_a_crash_interrupts_leaves_no_job_to_the_next_endpoint_o
     }
 }
 
-/// The first deletion is complete in the journal when the process dies; the second one, of an endpoint of
-/// the same name, is only begun.
+/// The first deletion is complete in the journal when the process dies; the second one, of an
+/// endpoint of the same name, is only begun.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deletion_is_continued_although_the_journal_has_an_earlier_one_of_its_name() {
     let e = endpoint("e");

@@ -146,8 +146,8 @@ impl Fixture {
     }
 }
 
-/// Tests of functions that take a [`Fixture`]: with the model and each medium; those that crash the store
-/// without the medium in memory.
+/// Tests of functions that take a [`Fixture`]: with the model and each medium; those that crash the
+/// store without the medium in memory.
 macro_rules! contract {
     ($medium:ident: $($name:ident),* $(,)?) => {
         mod $medium {

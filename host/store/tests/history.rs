@@ -1,6 +1,6 @@
-//! Deletions of ended jobs before the end of their retention: those beyond the bounds of an endpoint's history, and
-//! those that a client deletes. The contract suite has what all stores promise; these are the order and the size of
-//! the steps, and archived jobs.
+//! Deletions of ended jobs before the end of their retention: those beyond the bounds of an
+//! endpoint's history, and those that a client deletes. The contract suite has what all stores
+//! promise; these are the order and the size of the steps, and archived jobs.
 
 use gristmill_core::job::retention::HistoryMax;
 use gristmill_core::store::JobStore as _;
@@ -9,8 +9,8 @@ use crate::support::ended::{completed, ended, failed, listed, until_archived};
 use crate::support::on_disk::OnDisk;
 use crate::support::{archiving_at_once, endpoint, job, settings, submit};
 
-/// The bounds of a history: archived jobs are deleted in the order of their submission, also in more than
-/// one slice, and before jobs in memory. A job that has just ended stays.
+/// The bounds of a history: archived jobs are deleted in the order of their submission, also in
+/// more than one slice, and before jobs in memory. A job that has just ended stays.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_oldest_archived_jobs_beyond_the_bounds_of_a_history_are_deleted() {
     let t = OnDisk::new(archiving_at_once());
@@ -41,8 +41,8 @@ async fn the_oldest_archived_jobs_beyond_the_bounds_of_a_history_are_deleted() {
     assert_eq!(t.store().archived_jobs(), 0);
 }
 
-/// Jobs in memory leave a history in the order of their submission, also when there are more than one slice
-/// examines; and jobs that have not ended stay.
+/// Jobs in memory leave a history in the order of their submission, also when there are more than
+/// one slice examines; and jobs that have not ended stay.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_oldest_jobs_in_memory_beyond_the_bounds_of_a_history_are_deleted() {
     let t = OnDisk::new(settings());
@@ -64,8 +64,8 @@ async fn the_oldest_jobs_in_memory_beyond_the_bounds_of_a_history_are_deleted() 
     assert_eq!(t.store().counts(&endpoint("a")).await.unwrap().in_queue, 500);
 }
 
-/// Jobs in memory and in the tables are deleted in one call, also while others leave memory, and stay deleted after
-/// a start.
+/// Jobs in memory and in the tables are deleted in one call, also while others leave memory, and
+/// stay deleted after a start.
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_in_memory_and_archived_jobs_are_deleted_together() {
     let mut t = OnDisk::new(archiving_at_once());

@@ -1,5 +1,5 @@
-//! A repair of a catalog that has lost records: readable records are saved, no record is replaced, and
-//! a host starts on the result with all jobs.
+//! A repair of a catalog that has lost records: readable records are saved, no record is replaced,
+//! and a host starts on the result with all jobs.
 
 use std::collections::BTreeSet;
 use std::fs;

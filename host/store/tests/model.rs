@@ -1,5 +1,5 @@
-//! Random operations on the store over each medium and on its model, including crashes and restored backups
-//! where the medium is durable: both always give the same answers.
+//! Random operations on the store over each medium and on its model, including crashes and restored
+//! backups where the medium is durable: both always give the same answers.
 
 use std::sync::Arc;
 

@@ -160,7 +160,8 @@ async fn payloads_move_on_a_nearly_full_disk_only_if_that_gives_back_space() {
     assert!(table_bytes(&t) < 500_000, "{} bytes", table_bytes(&t));
 }
 
-/// Small inputs on a small disk would otherwise be refused until the whole segment is in the tables.
+/// Small inputs on a small disk would otherwise be refused until the whole segment is in the
+/// tables.
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_that_a_checkpoint_has_written_are_not_owed_until_its_end() {
     let disk_space = Arc::new(DiskSpaceGauge::default());
@@ -189,7 +190,8 @@ async fn bytes_that_a_checkpoint_has_written_are_not_owed_until_its_end() {
     assert!(seen.len() > 5, "{seen:?}");
 }
 
-/// A rotation of the key moves large inputs with settings to the tables, before their segment is free.
+/// A rotation of the key moves large inputs with settings to the tables, before their segment is
+/// free.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rotation_of_the_key_waits_below_the_reserve() {
     let (t, disk_space) = store();

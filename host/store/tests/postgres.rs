@@ -1,5 +1,5 @@
-//! The store on PostgreSQL: who may write, lost connections and answers, and servers that could lose jobs.
-//! The contract, the model and the suites about webhooks run on it as well.
+//! The store on PostgreSQL: who may write, lost connections and answers, and servers that could
+//! lose jobs. The contract, the model and the suites about webhooks run on it as well.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -58,7 +58,8 @@ fn open_recording_at(url: &str, database: &Database) -> (Store, Arc<Mutex<Vec<St
     (store, reasons)
 }
 
-/// Whether the store refuses new work. A submission that came before the store knew waits for the server.
+/// Whether the store refuses new work. A submission that came before the store knew waits for the
+/// server.
 async fn is_refused(store: &Store) -> bool {
     let answer = tokio::time::timeout(Duration::from_millis(500), store.submit(job("a"))).await;
     answer == Ok(Err(StoreError::Unavailable))
@@ -233,8 +234,8 @@ fn locks(database: &Database) -> String {
     )
 }
 
-/// A connection of the store holds the lock while the server still has the one before: it must not go on
-/// without the lock.
+/// A connection of the store holds the lock while the server still has the one before: it must not
+/// go on without the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_has_lost_its_lock_takes_it_again() {
     let Some(database) = Database::new() else { return };
@@ -256,7 +257,8 @@ async fn a_store_that_has_lost_its_lock_takes_it_again() {
     assert!(matches!(refused(&database.url(), &database), OpenError::DatabaseInUse));
 }
 
-/// The network has lost the packets of the connection that has the lock, and the server keeps the connection.
+/// The network has lost the packets of the connection that has the lock, and the server keeps the
+/// connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_ends_its_former_connection_that_the_server_keeps() {
     let Some(database) = Database::new() else { return };
@@ -355,8 +357,8 @@ fn waiting_for_locks(database: &Database) -> String {
     sessions(database, of)
 }
 
-/// Submits a job whose commit waits until there is a table `go_on`. Returns the thread that holds it back, and the
-/// submission.
+/// Submits a job whose commit waits until there is a table `go_on`. Returns the thread that holds
+/// it back, and the submission.
 async fn submit_while_commits_are_held(
     store: &Arc<Store>,
     database: &Database,
@@ -373,8 +375,8 @@ fn sessions(database: &Database, of: &str) -> String {
     database.sql(&format!("SELECT count(*) FROM pg_stat_activity WHERE {of}"))
 }
 
-/// The server goes on with a transaction whose connection was lost, such as while it waits for a synchronous
-/// standby. The store has repeated the transaction by then.
+/// The server goes on with a transaction whose connection was lost, such as while it waits for a
+/// synchronous standby. The store has repeated the transaction by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_ends_after_its_connection_counts_once() {
     let Some(database) = Database::new() else { return };
@@ -396,8 +398,8 @@ async fn a_commit_that_ends_after_its_connection_counts_once() {
     assert_eq!(store.stats().jobs, 3);
 }
 
-/// The same while the database's disk is full for a moment: the repetition fails, and the first transaction is
-/// committed after that.
+/// The same while the database's disk is full for a moment: the repetition fails, and the first
+/// transaction is committed after that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_of_unknown_outcome_is_remembered_while_the_disk_is_full() {
     let Some(database) = Database::new() else { return };
@@ -428,8 +430,8 @@ async fn a_commit_of_unknown_outcome_is_remembered_while_the_disk_is_full() {
     assert_eq!(*reasons.lock(), [""; 0]);
 }
 
-/// The process of the server that waits for a synchronous standby is ended, as by a restart: the server shows the
-/// commit, and no standby has it.
+/// The process of the server that waits for a synchronous standby is ended, as by a restart: the
+/// server shows the commit, and no standby has it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_no_standby_has_is_not_acknowledged() {
     let Some(server) = Server::start() else { return };
@@ -604,8 +606,8 @@ fn reload(server: &Server, setting: &str) {
     }
 }
 
-/// Open connections keep `synchronous_commit`: with it the server waits for a standby that does not exist, and
-/// without it it would acknowledge at once.
+/// Open connections keep `synchronous_commit`: with it the server waits for a standby that does not
+/// exist, and without it it would acknowledge at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_of_the_servers_settings_does_not_weaken_open_connections() {
     let Some(server) = Server::start() else { return };

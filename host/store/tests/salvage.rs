@@ -1,5 +1,5 @@
-//! What a check finds and a repair saves, table by table: a check that finds nothing means that a host starts
-//! and has all jobs, and a repair costs what is damaged and no more.
+//! What a check finds and a repair saves, table by table: a check that finds nothing means that a
+//! host starts and has all jobs, and a repair costs what is damaged and no more.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -62,8 +62,8 @@ fn keyed() -> NewJob {
     NewJob { idempotency: Some(Idempotency { key: [1; 16], content: [2; 16] }), ..job("a") }
 }
 
-/// A directory without a journal: all rows are in the tables. It has a waiting job with an idempotency key,
-/// and a failed job with a webhook.
+/// A directory without a journal: all rows are in the tables. It has a waiting job with an
+/// idempotency key, and a failed job with a webhook.
 async fn without_journal() -> (TempDir, JobId) {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).unwrap();
@@ -108,8 +108,8 @@ fn add_rows(
     }
 }
 
-/// The leaves of a table in the order of their rows, each with the number of its rows. The table has two
-/// levels.
+/// The leaves of a table in the order of their rows, each with the number of its rows. The table
+/// has two levels.
 fn leaves(bytes: &[u8], root: u32) -> Vec<(usize, usize)> {
     let number = |at: usize, len: usize| {
         bytes[at..at + len].iter().fold(0, |number, byte| number << 8 | usize::from(*byte))
@@ -236,7 +236,8 @@ async fn a_missing_part_is_found_by_a_check_and_costs_its_job_and_its_key() {
     assert_eq!(store.submit(keyed()).await, Ok(SubmitAnswer::Queued), "the job is lost");
 }
 
-/// The frame with the submission is damaged; a later one has a change of the job, and the tables have the key.
+/// The frame with the submission is damaged; a later one has a change of the job, and the tables
+/// have the key.
 #[tokio::test]
 async fn the_key_of_a_lost_submission_can_be_used_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -412,8 +413,8 @@ async fn the_only_record_of_a_catalog_is_left_out_if_it_is_damaged() {
     open(new.path()).unwrap();
 }
 
-/// A check and a repair read more than a start, and must not take a state that the first release or a kill has
-/// left for damage.
+/// A check and a repair read more than a start, and must not take a state that the first release or
+/// a kill has left for damage.
 #[test]
 fn recorded_directories_are_undamaged() {
     let archives = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/data");

@@ -1,5 +1,5 @@
-//! Searches for jobs of several endpoints: they find what a look at every job finds, in memory and in the tables,
-//! and also while jobs leave memory and are deleted.
+//! Searches for jobs of several endpoints: they find what a look at every job finds, in memory and
+//! in the tables, and also while jobs leave memory and are deleted.
 
 #![allow(clippy::disallowed_methods, reason = "variables have the settings of a measurement")]
 
@@ -342,8 +342,8 @@ fn index(db: &rusqlite::Connection) {
     transaction.commit().unwrap();
 }
 
-/// Prints the time of pages of searches among so many archived jobs (`JOBS`, a million) of ten endpoints, and
-/// what their tags take on disk.
+/// Prints the time of pages of searches among so many archived jobs (`JOBS`, a million) of ten
+/// endpoints, and what their tags take on disk.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement of some minutes"]
 async fn pages_among_a_million_kept_jobs() {

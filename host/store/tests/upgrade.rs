@@ -1,4 +1,5 @@
-//! Upgrades of data directories, under a fictitious later schema: this program has only one version.
+//! Upgrades of data directories, under a fictitious later schema: this program has only one
+//! version.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -42,7 +43,8 @@ fn open(dir: &Path, schema: Schema) -> Result<(Store, Recovery), OpenError> {
     Store::open_with_schema(dir, clock, Arc::new(Signals::default()), settings(), schema)
 }
 
-/// The files of the tables and the journal. SQLite's index of its log has nothing that it could not make again.
+/// The files of the tables and the journal. SQLite's index of its log has nothing that it could not
+/// make again.
 fn tables_and_journal(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(dir.join("journal")).unwrap() {
@@ -173,7 +175,8 @@ async fn a_directory_whose_version_is_too_old_is_refused_and_left_alone() {
     assert_eq!(tables_and_journal(dir.path()), before);
 }
 
-/// A migration that fails, such as one that meets a row it did not expect, leaves the old version and the copy.
+/// A migration that fails, such as one that meets a row it did not expect, leaves the old version
+/// and the copy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upgrade_that_fails_leaves_a_directory_of_the_old_version() {
     const FAILING: Schema = Schema {

@@ -9,8 +9,8 @@ use gristmill_core::store::{Fenced, JobStore, StoreError};
 /// Ends attempts of any store.
 #[async_trait]
 pub trait EndAttempt: JobStore {
-    /// Ends an attempt that used nothing but time, and waits until its result, or the change that won the race,
-    /// is on disk.
+    /// Ends an attempt that used nothing but time, and waits until its result, or the change that
+    /// won the race, is on disk.
     ///
     /// # Errors
     /// Those of [`JobStore::finish_deferred`] and [`JobStore::flush`].

@@ -7,9 +7,9 @@ use gristmill_core::job::policy::Policy;
 use gristmill_core::job::record::NewJob;
 use gristmill_core::job::retention::Retention;
 
-/// A job with a new id, the input `null` and nothing that is optional, of `owner`. It may run for ten
-/// minutes, lives for a day, and is kept for a minute after its end. A test replaces the fields that it
-/// is about: `NewJob { input, ..new_job(shard, owner, endpoint) }`.
+/// A job with a new id, the input `null` and nothing that is optional, of `owner`. It may run for
+/// ten minutes, lives for a day, and is kept for a minute after its end. A test replaces the fields
+/// that it is about: `NewJob { input, ..new_job(shard, owner, endpoint) }`.
 pub fn new_job(shard: ShardId, owner: OwnerId, endpoint: EndpointId) -> NewJob {
     NewJob {
         id: JobId::generate(SubmissionKind::Async, shard),

@@ -1,12 +1,13 @@
 //! Doubles of the host's parts and builders of its values, for the tests of several crates.
 //!
-//! A test uses the real part where it can: the sandbox, the binary. These doubles stand for the parts that a
-//! test does not examine, so each does nothing, or remembers its calls. [`ModelStore`] is more: it gives the
-//! same answers as the durable store, whose tests compare both, so that tests of other crates need no database.
+//! A test uses the real part where it can: the sandbox, the binary. These doubles stand for the
+//! parts that a test does not examine, so each does nothing, or remembers its calls. [`ModelStore`]
+//! is more: it gives the same answers as the durable store, whose tests compare both, so that tests
+//! of other crates need no database.
 //!
-//! *Invariant:* the crate depends on `core` alone, and only tests depend on it, so no test makes cargo
-//! compile a crate twice, and no shipped program contains it. A double that one crate alone uses
-//! stays in that crate.
+//! *Invariant:* the crate depends on `core` alone, and only tests depend on it, so no test makes
+//! cargo compile a crate twice, and no shipped program contains it. A double that one crate alone
+//! uses stays in that crate.
 
 mod claim_each;
 mod end_attempt;

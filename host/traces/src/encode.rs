@@ -38,7 +38,8 @@ pub(crate) fn encode(resource: &[(String, String)], spans: &[u8]) -> Vec<u8> {
     EncodedResourceSpans { resource_spans }.encode_to_vec()
 }
 
-/// The bytes as gzip, at its fastest level: a batch must not cost the host more than the spans in it.
+/// The bytes as gzip, at its fastest level: a batch must not cost the host more than the spans in
+/// it.
 pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     let written = encoder.write_all(bytes).and_then(|()| encoder.finish());

@@ -1,7 +1,7 @@
 //! The messages of OTLP that the host sends and reads, with the numbers of their fields.
 //!
-//! They are written here for `prost`, since these few structs are all that the host sends. A decoder skips the
-//! fields that are not here.
+//! They are written here for `prost`, since these few structs are all that the host sends. A
+//! decoder skips the fields that are not here.
 //!
 //! Source: <https://github.com/open-telemetry/opentelemetry-proto>.
 
@@ -23,7 +23,8 @@ pub(crate) struct ResourceSpans {
     pub(crate) scope_spans: Vec<ScopeSpans>,
 }
 
-/// The same with a [`ResourceSpans`] that is encoded already: the bytes of a message are those of a field of bytes.
+/// The same with a [`ResourceSpans`] that is encoded already: the bytes of a message are those of a
+/// field of bytes.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct EncodedResourceSpans {
     #[prost(bytes = "vec", tag = "1")]

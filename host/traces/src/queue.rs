@@ -1,7 +1,8 @@
 //! The bounded queue between the host and the exporter, and the counters of both.
 //!
-//! Spans are encoded where they end, so that a span that waits for its batch is a part of one buffer. As a dozen blocks of
-//! memory, which another thread freed seconds later, the spans of 1 % of the jobs cost 4 % of the processor time of all jobs.
+//! Spans are encoded where they end, so that a span that waits for its batch is a part of one
+//! buffer. As a dozen blocks of memory, which another thread freed seconds later, the spans of 1 %
+//! of the jobs cost 4 % of the processor time of all jobs.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

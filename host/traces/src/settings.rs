@@ -34,7 +34,8 @@ pub struct TraceSettings {
 pub struct InvalidSetting(String);
 
 impl TraceSettings {
-    /// Reads the variables. `None` without an endpoint variable, or when the export is switched off.
+    /// Reads the variables. `None` without an endpoint variable, or when the export is switched
+    /// off.
     ///
     /// # Errors
     /// [`InvalidSetting`] names the variable and what is allowed. It never shows a header.

@@ -89,8 +89,8 @@ pub const LIST_JOBS: Bounds = Bounds { min: 1, default: 100, max: 1_000 };
 /// Most endpoints that one list of jobs searches: 400.
 pub const FILTER_ENDPOINTS_MAX: usize = 1_000;
 
-/// Most endpoints that one action on many jobs names: 400. An action that names none is for all endpoints
-/// that its key sees, [`FILTER_ENDPOINTS_MAX`] at most.
+/// Most endpoints that one action on many jobs names: 400. An action that names none is for all
+/// endpoints that its key sees, [`FILTER_ENDPOINTS_MAX`] at most.
 pub const ACTION_ENDPOINTS_MAX: usize = 100;
 
 /// Longest text that a list of jobs searches in errors, in bytes: 400.
@@ -152,7 +152,8 @@ pub const KEY_LIFETIME_S: Bounds = Bounds { min: 1, default: 0, max: 315_360_000
 /// Longest `Idempotency-Key`, in characters: 400.
 pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 255;
 
-/// Whether a text can be an `Idempotency-Key`: 1 to [`IDEMPOTENCY_KEY_CHARS_MAX`] printable ASCII characters.
+/// Whether a text can be an `Idempotency-Key`: 1 to [`IDEMPOTENCY_KEY_CHARS_MAX`] printable ASCII
+/// characters.
 pub fn is_idempotency_key(text: &[u8]) -> bool {
     let is_printable = text.iter().all(|byte| matches!(byte, b' '..=b'~'));
     is_printable && (1..=IDEMPOTENCY_KEY_CHARS_MAX).contains(&text.len())

@@ -147,8 +147,8 @@ name!(
 );
 
 /// Ids that new endpoints may not have: paths of management APIs with the same position as an
-/// endpoint's id, and [`OTHERS`]. An existing endpoint with such an id keeps it, and works as before;
-/// no endpoint can have the first two.
+/// endpoint's id, and [`OTHERS`]. An existing endpoint with such an id keeps it, and works as
+/// before; no endpoint can have the first two.
 const RESERVED_IDS: [&str; 10] = [
     "serverless",
     "templates",

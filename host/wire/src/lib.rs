@@ -5,7 +5,8 @@
 //! * [`management`]: endpoints, templates, handlers, keys, volumes, usage, log lines.
 //! * [`ErrorBody`] and [`ErrorCode`]: every refusal.
 //! * [`bounds`]: the bounds of numbers and texts, with their units.
-//! * [`settings`]: documents of settings, each with its default and its bounds, and the checks of fields.
+//! * [`settings`]: documents of settings, each with its default and its bounds, and the checks of
+//!   fields.
 //!
 //! **Promises.** A type reads what it has written. It reads answers with fields that it does not
 //! know, so that a client works with a newer host (except in rate limits, which endpoints take and
@@ -13,8 +14,8 @@
 //! 3339 in UTC, durations whole milliseconds unless the name or the comment of a field says
 //! otherwise. Payloads of jobs stay JSON text, byte for byte.
 //!
-//! **Cost.** No dependencies beyond serde and thiserror. With the feature `openapi`, which only the host enables,
-//! the types have schemas.
+//! **Cost.** No dependencies beyond serde and thiserror. With the feature `openapi`, which only the
+//! host enables, the types have schemas.
 
 pub mod bounds;
 mod console;

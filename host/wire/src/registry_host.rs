@@ -30,8 +30,8 @@ impl RegistryHost {
         &self.0
     }
 
-    /// Whether the text before the first slash of an image means a registry, by Docker's rule: it has a dot or
-    /// a port, or is `localhost`.
+    /// Whether the text before the first slash of an image means a registry, by Docker's rule: it
+    /// has a dot or a port, or is `localhost`.
     pub fn looks_like_one(text: &str) -> bool {
         text.contains(['.', ':']) || text == "localhost"
     }

@@ -217,8 +217,8 @@ fn integer(bounds: Bounds) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(min)).maximum(Some(max))
 }
 
-/// The schema of `T`, an object, with these fields required and not null. It is written out, because
-/// generators of clients cannot merge an `allOf` whose parts differ in what may be null.
+/// The schema of `T`, an object, with these fields required and not null. It is written out,
+/// because generators of clients cannot merge an `allOf` whose parts differ in what may be null.
 pub(crate) fn with_required<T: ToSchema>(fields: &[&str]) -> RefOr<Schema> {
     let mut schema = T::schema();
     if let RefOr::T(Schema::Object(object)) = &mut schema {

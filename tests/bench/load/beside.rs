@@ -1,5 +1,5 @@
-//! Observers of the new program's host during its windows of load, so that a comparison of a program with
-//! itself shows the cost of being observed.
+//! Observers of the new program's host during its windows of load, so that a comparison of a
+//! program with itself shows the cost of being observed.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ const SHORTEST_SCRAPES: Duration = Duration::from_secs(1);
 const USUAL_SCRAPES: Duration = Duration::from_secs(15);
 
 /// The reads of the page Overview beside its stream of events, with their intervals
-/// (host/console/assets/pages/overview.js). It searches for failures only when more jobs have failed, and here no
-/// job fails.
+/// (host/console/assets/pages/overview.js). It searches for failures only when more jobs have
+/// failed, and here no job fails.
 const READS: [(&str, Duration); 3] = [
     ("/v1/series?window=15m", Duration::from_secs(10)),
     ("/v1/system", Duration::from_secs(15)),

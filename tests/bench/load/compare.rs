@@ -1,15 +1,16 @@
 //! Compares two programs on the same workloads: `make bench-against`.
 //!
-//! A machine's speed drifts within seconds, so the absolute figures of two runs cannot be compared, and
-//! neither can those of two hosts that were started in turn. Here both hosts run during the whole
-//! comparison of a work, and short windows of load alternate between them. Each pair of neighbouring
-//! windows gives one ratio. The output is the median of the ratios with the interval that contains the
-//! true median with a probability of at least 95 %: a difference is real if the interval excludes 1.
+//! A machine's speed drifts within seconds, so the absolute figures of two runs cannot be compared,
+//! and neither can those of two hosts that were started in turn. Here both hosts run during the
+//! whole comparison of a work, and short windows of load alternate between them. Each pair of
+//! neighbouring windows gives one ratio. The output is the median of the ratios with the interval
+//! that contains the true median with a probability of at least 95 %: a difference is real if the
+//! interval excludes 1.
 //!
-//! With `--together` both hosts are under load in the same windows, so that a change of the machine's speed
-//! affects both. Each window has processes of its own, since two processes of one program differ by some percent
-//! for as long as they live, for example by the layout of their memory. The hosts compete for the cores: the
-//! processor time of a job shows a difference best.
+//! With `--together` both hosts are under load in the same windows, so that a change of the
+//! machine's speed affects both. Each window has processes of its own, since two processes of one
+//! program differ by some percent for as long as they live, for example by the layout of their
+//! memory. The hosts compete for the cores: the processor time of a job shows a difference best.
 
 #![expect(clippy::print_stdout, reason = "the figures are for the terminal")]
 
@@ -121,9 +122,10 @@ fn print_ratios(work: Work, pairs: &[(Figures, Figures)]) {
 
 /// The median with its interval of 95 %.
 ///
-/// The number of ratios below the true median is binomial with p = 1/2, whatever their distribution.
-/// The interval therefore lies between two ranks, 1.96 of its standard deviations around the middle. With
-/// fewer than six ratios it is the whole range, which contains the median less often.
+/// The number of ratios below the true median is binomial with p = 1/2, whatever their
+/// distribution. The interval therefore lies between two ranks, 1.96 of its standard deviations
+/// around the middle. With fewer than six ratios it is the whole range, which contains the median
+/// less often.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

@@ -38,8 +38,8 @@ struct Start {
 struct Process(Child);
 
 impl Host {
-    /// Starts the host on an empty directory, with `options` beside the limits, and with these variables
-    /// beside the environment of this process.
+    /// Starts the host on an empty directory, with `options` beside the limits, and with these
+    /// variables beside the environment of this process.
     pub(crate) fn start(
         binary: &Path,
         options: &[&str],

@@ -1,5 +1,5 @@
-//! The workloads of `make bench`. Each row of the table has its own host, so that no row is slowed down
-//! by the data of another.
+//! The workloads of `make bench`. Each row of the table has its own host, so that no row is slowed
+//! down by the data of another.
 
 #![expect(clippy::print_stdout, reason = "the figures are for the terminal")]
 
@@ -141,7 +141,8 @@ pub(crate) async fn run(arguments: &BenchArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The rows of the workloads that `--only` names, or of all, which have the given number of connections.
+/// The rows of the workloads that `--only` names, or of all, which have the given number of
+/// connections.
 ///
 /// # Errors
 /// A name is unknown, or no row has so many connections.

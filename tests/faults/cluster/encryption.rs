@@ -12,8 +12,8 @@ use crate::mistakes::refusal;
 use crate::postgres::Server;
 use crate::tcp::PASSWORD;
 
-/// A server whose certificate an authority has signed for `name`, and a directory with the files of this authority
-/// (`ca.pem`) and of another one (`other.pem`).
+/// A server whose certificate an authority has signed for `name`, and a directory with the files of
+/// this authority (`ca.pem`) and of another one (`other.pem`).
 fn server(name: &str) -> Option<(Server, tempfile::TempDir)> {
     let files = tempfile::tempdir().unwrap();
     let (issuer, authority) = authority();

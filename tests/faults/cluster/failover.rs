@@ -62,8 +62,8 @@ async fn nothing_acknowledged_is_lost_when_a_synchronous_standby_takes_over() {
     drop(primary);
 }
 
-/// A standby that had not received the newest commits: the active host, whose memory has them, ends, and the
-/// next one continues with everything that the database has.
+/// A standby that had not received the newest commits: the active host, whose memory has them,
+/// ends, and the next one continues with everything that the database has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_host_ends_when_the_database_has_lost_commits() {
     let Some(mut primary) = Server::start_on_tcp(|_| String::new()) else { return };
@@ -105,8 +105,8 @@ async fn a_host_ends_when_the_database_has_lost_commits() {
     drop(primary);
 }
 
-/// The same when the database has lost only a deployment, so that no job is missing: later jobs of that endpoint would
-/// have no record in the catalog, and no host would start on such a database.
+/// The same when the database has lost only a deployment, so that no job is missing: later jobs of
+/// that endpoint would have no record in the catalog, and no host would start on such a database.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_host_ends_when_the_database_has_lost_a_deployment() {
     let Some(mut primary) = Server::start_on_tcp(|_| String::new()) else { return };
@@ -151,7 +151,8 @@ fn with_both(database: &Database, first: &Server, second: &Server) -> Vec<String
     arguments_at(database, &url.replace(&first.address().to_string(), &addresses))
 }
 
-/// The URL names the primary server and its standby, in either order, and no address is changed after the failover.
+/// The URL names the primary server and its standby, in either order, and no address is changed
+/// after the failover.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn hosts_find_the_new_primary_server_among_the_addresses_of_their_url() {
     let Some(mut primary) = Server::start_on_tcp(|_| String::new()) else { return };
@@ -198,8 +199,8 @@ async fn refused_for(clients: &[Client], time: Duration) {
     }
 }
 
-/// A submission is refused while the processes of the server that wait for the standby are ended: the server shows
-/// their commits, and would lose them with a failover to the standby.
+/// A submission is refused while the processes of the server that wait for the standby are ended:
+/// the server shows their commits, and would lose them with a failover to the standby.
 async fn refused_while_waits_are_ended(client: &Client, primary: &Server) {
     let submitted = {
         let client = client.clone();
@@ -216,8 +217,8 @@ async fn refused_while_waits_are_ended(client: &Client, primary: &Server) {
     assert_eq!(refused.status, 503, "{refused:?}");
 }
 
-/// Each commit waits for the only synchronous standby, so nothing is acknowledged while it is away. The hosts continue
-/// by themselves when it has returned, and when no commit needs it any more.
+/// Each commit waits for the only synchronous standby, so nothing is acknowledged while it is away.
+/// The hosts continue by themselves when it has returned, and when no commit needs it any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn calls_are_refused_while_the_only_synchronous_standby_is_away() {
     let Some(primary) = Server::start_on_tcp(|_| String::new()) else { return };
@@ -253,7 +254,8 @@ async fn calls_are_refused_while_the_only_synchronous_standby_is_away() {
     drop(database);
 }
 
-/// With two standbys and `ANY 1`, each commit waits for either of them, so the loss of one stops nothing.
+/// With two standbys and `ANY 1`, each commit waits for either of them, so the loss of one stops
+/// nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn commits_continue_while_one_of_two_synchronous_standbys_is_away() {
     let Some(primary) = Server::start_on_tcp(|_| String::new()) else { return };
@@ -294,8 +296,9 @@ async fn commits_continue_while_one_of_two_synchronous_standbys_is_away() {
     drop(database);
 }
 
-/// Nobody has kept the former primary server away, and hosts find it first. Its commits wait for a standby that it
-/// does not have any more, so nothing is acknowledged there, and nothing is lost once it is away.
+/// Nobody has kept the former primary server away, and hosts find it first. Its commits wait for a
+/// standby that it does not have any more, so nothing is acknowledged there, and nothing is lost
+/// once it is away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_former_primary_server_that_returns_acknowledges_nothing() {
     let Some(mut primary) = Server::start_on_tcp(|_| String::new()) else { return };

@@ -120,7 +120,8 @@ pub(crate) async fn send(clients: &[Client], call: impl Fn(&Client) -> RequestBu
     unreachable!("there is a client")
 }
 
-/// Submits a job, with a key so that repeated submissions refer to the same job, and returns its id.
+/// Submits a job, with a key so that repeated submissions refer to the same job, and returns its
+/// id.
 pub(crate) async fn submit(clients: &[Client], endpoint: &str, key: &str, body: &Value) -> String {
     let answer = send(clients, |client| {
         client

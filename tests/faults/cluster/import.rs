@@ -199,8 +199,8 @@ fn make_tables(database: &Database) {
     refusal(&empty, database);
 }
 
-/// An import that has lost its connection while the server carries out its commit, which waits for this event; and
-/// the link by which it connects again.
+/// An import that has lost its connection while the server carries out its commit, which waits for
+/// this event; and the link by which it connects again.
 async fn import_without_connection(
     data: &Path,
     database: &Database,
@@ -224,7 +224,8 @@ async fn import_without_connection(
     (import, proxy)
 }
 
-/// The standby returns after the import has connected again, and the rows were not visible until then.
+/// The standby returns after the import has connected again, and the rows were not visible until
+/// then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_import_that_loses_its_connection_waits_for_the_end_of_its_commit() {
     let Some(server) = Server::start_on_tcp(|_| String::new()) else { return };
@@ -263,7 +264,8 @@ async fn an_import_does_not_call_a_commit_that_still_waits_a_failure() {
         (database.sql("SELECT count(*) FROM job") == "1").then_some(())
     })
     .await;
-    // The next import finds the rows of the directory, and removes the copy of an import that was killed.
+    // The next import finds the rows of the directory, and removes the copy of an import that was
+    // killed.
     let (mark, copy) = (alone.data_dir().join(".imported"), alone.data_dir().join(".import"));
     assert!(!mark.exists());
     fs::create_dir(&copy).unwrap();

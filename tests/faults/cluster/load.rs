@@ -72,8 +72,8 @@ impl Load {
         .await;
     }
 
-    /// Ends the submissions, and checks that each acknowledged job has run once, with its own result and
-    /// its webhook. Returns the number of jobs.
+    /// Ends the submissions, and checks that each acknowledged job has run once, with its own
+    /// result and its webhook. Returns the number of jobs.
     pub(crate) async fn end(self, receiver: &Receiver) -> usize {
         self.is_over.store(true, Ordering::Relaxed);
         for submitter in self.submitters {

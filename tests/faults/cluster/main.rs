@@ -1,8 +1,8 @@
-//! Several hosts on one PostgreSQL database: one has the queue, the others run jobs for it and forward calls to
-//! it, and one of them becomes active when it ends.
+//! Several hosts on one PostgreSQL database: one has the queue, the others run jobs for it and
+//! forward calls to it, and one of them becomes active when it ends.
 //!
-//! Each test drives the real binary on a real server. Without PostgreSQL, `GRISTMILL_WITHOUT_POSTGRES=1`
-//! skips them.
+//! Each test drives the real binary on a real server. Without PostgreSQL,
+//! `GRISTMILL_WITHOUT_POSTGRES=1` skips them.
 
 #![cfg(test)]
 #![allow(clippy::disallowed_methods, reason = "variables have the size of a run")]

@@ -61,8 +61,8 @@ async fn calls_are_refused_during_an_outage_and_work_continues_after_it() {
     drop(database);
 }
 
-/// The database does not accept the hosts any more, or could lose their commits: they refuse calls, and continue by
-/// themselves when it is as it was.
+/// The database does not accept the hosts any more, or could lose their commits: they refuse calls,
+/// and continue by themselves when it is as it was.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_are_refused_while_the_database_does_not_accept_the_hosts() {
     let Some(server) = Server::start_on_tcp(|_| String::new()) else { return };
@@ -166,8 +166,9 @@ async fn a_host_with_results_that_is_asked_to_stop_during_an_outage_stops() {
 /// The variable that marks the inner test.
 const INSIDE: &str = "FULL_DISK_INSIDE";
 
-/// The disk of the database is full: calls that need space get 503 with `Retry-After`, and everything continues by
-/// itself once there is space. The test starts itself again where it may mount a small disk for the server.
+/// The disk of the database is full: calls that need space get 503 with `Retry-After`, and
+/// everything continues by itself once there is space. The test starts itself again where it may
+/// mount a small disk for the server.
 #[test]
 fn calls_are_refused_while_the_disk_of_the_database_is_full() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();

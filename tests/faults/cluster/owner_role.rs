@@ -59,8 +59,8 @@ async fn resume(client: &Client) {
     client.patch("/v1/endpoints/play", &json!({ "workersMax": 2 })).await.ok();
 }
 
-/// The next active host ends the connection of a paused one, which takes rights, too. The page also names the
-/// connections of each host.
+/// The next active host ends the connection of a paused one, which takes rights, too. The page also
+/// names the connections of each host.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_role_that_owns_the_database_needs_no_further_rights() {
     let Some(server) = Server::start_without_roles(|_| String::new()) else { return };

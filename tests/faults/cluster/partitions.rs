@@ -64,8 +64,8 @@ async fn readiness(client: &Client) -> Option<u16> {
     answer.ok().map(|answer| answer.status)
 }
 
-/// The active host loses the database: another one becomes active, nothing acknowledged is lost, and the
-/// former active host ends when the link is open again.
+/// The active host loses the database: another one becomes active, nothing acknowledged is lost,
+/// and the former active host ends when the link is open again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_active_host_that_is_cut_off_from_the_database_is_replaced() {
     let _turn = TURN.lock().await;
@@ -116,8 +116,8 @@ async fn cut_off_the_active_host(server: &Server, fault: Link) {
     drop(hosts.database);
 }
 
-/// A host that stands by and has lost the database does not believe that the active host has ended, and
-/// continues its work.
+/// A host that stands by and has lost the database does not believe that the active host has ended,
+/// and continues its work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_standby_that_is_cut_off_from_the_database_stands_by() {
     let _turn = TURN.lock().await;
@@ -149,8 +149,9 @@ async fn cut_off_the_standby(server: &Server, fault: Link) {
     drop(hosts.database);
 }
 
-/// Two hosts that both see the database but not each other: the active host keeps its queue, runs the jobs of
-/// the lost sandboxes again, and the other host refuses calls until the link is open again.
+/// Two hosts that both see the database but not each other: the active host keeps its queue, runs
+/// the jobs of the lost sandboxes again, and the other host refuses calls until the link is open
+/// again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn hosts_that_lose_each_other_find_each_other_again() {
     let _turn = TURN.lock().await;
@@ -180,7 +181,8 @@ async fn part(server: &Server, fault: Link) {
         running.eq([json!(2), json!(2)]).then_some(())
     })
     .await;
-    // Connections without a call end, as they would be used for the next one; each has seen the end after a moment.
+    // Connections without a call end, as they would be used for the next one; each has seen the end
+    // after a moment.
     hosts.to_host[0].set(Link::Cut);
     tokio::time::sleep(Duration::from_millis(300)).await;
     hosts.to_host[0].set(fault);
@@ -211,8 +213,9 @@ const KEY_FILE: &str = "LOST_PACKETS_KEY_FILE";
 /// The address of the active host for the other one.
 const ADDRESS: &str = "10.1.0.1";
 
-/// Packets between two hosts are lost while a call waits on their connection: no side closes it, and the kernel of
-/// neither sees an end. The test starts itself again in a network of its own, and takes the address from its interface.
+/// Packets between two hosts are lost while a call waits on their connection: no side closes it,
+/// and the kernel of neither sees an end. The test starts itself again in a network of its own, and
+/// takes the address from its interface.
 #[test]
 fn a_call_on_a_connection_that_loses_its_packets_is_answered() {
     let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
@@ -283,9 +286,9 @@ const INSIDE: &str = "LOST_DATABASE_INSIDE";
 /// The address of the database for its host.
 const DATABASE_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 2);
 
-/// Packets between the active host and the database are lost, and neither sees the end of a connection. The server ends
-/// the connections by itself, with their locks, and the host continues. The test starts itself again in a network of its
-/// own, and takes the address from its interface.
+/// Packets between the active host and the database are lost, and neither sees the end of a
+/// connection. The server ends the connections by itself, with their locks, and the host continues.
+/// The test starts itself again in a network of its own, and takes the address from its interface.
 #[test]
 fn the_database_does_not_keep_the_connections_of_a_host_that_it_cannot_reach() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();

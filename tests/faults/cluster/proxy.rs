@@ -13,7 +13,8 @@ use tokio::sync::watch;
 pub(crate) enum Link {
     /// It carries everything.
     Open,
-    /// Nothing arrives at the target; connections stay open, and what was sent arrives when the link is open again.
+    /// Nothing arrives at the target; connections stay open, and what was sent arrives when the
+    /// link is open again.
     SilentTo,
     /// The same for answers.
     SilentFrom,

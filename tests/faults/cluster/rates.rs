@@ -1,4 +1,5 @@
-//! Limits of calls over several hosts: a limit is that of the active host, through whichever host a call comes.
+//! Limits of calls over several hosts: a limit is that of the active host, through whichever host a
+//! call comes.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -70,8 +71,8 @@ async fn call_from(address: Ipv4Addr, host: &TestHost) -> u16 {
     call.send().await.unwrap().status().as_u16()
 }
 
-/// Otherwise one caller could use up the limit of all callers of a host that stands by, and could have one limit for
-/// each host.
+/// Otherwise one caller could use up the limit of all callers of a host that stands by, and could
+/// have one limit for each host.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_without_a_key_through_a_standby_count_for_the_address_of_their_client() {
     let Some(database) = Database::new() else { return };
@@ -114,8 +115,8 @@ async fn hold(host: &TestHost, path: &str, calls: u32) -> Http2<TcpStream> {
     connection
 }
 
-/// The cap on concurrent calls counts for all hosts together. A call through a standby ends for the active host when
-/// the standby has read the answer, which does not wait for its client.
+/// The cap on concurrent calls counts for all hosts together. A call through a standby ends for the
+/// active host when the standby has read the answer, which does not wait for its client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_cap_on_concurrent_calls_counts_a_call_until_its_reader_has_the_answer() {
     const CAP: u32 = 2;

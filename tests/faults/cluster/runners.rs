@@ -126,7 +126,8 @@ async fn jobs_run_on_all_hosts_and_never_more_than_workers_max() {
     assert!(listed.contains("standby  0 of 2") && listed.lines().count() == 4, "{listed}");
 }
 
-/// Without this the files of each version that was ever deployed would fill the disks of the other hosts.
+/// Without this the files of each version that was ever deployed would fill the disks of the other
+/// hosts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn components_that_were_deleted_leave_all_hosts() {
     let Some(database) = Database::new() else { return };

@@ -14,8 +14,8 @@ use crate::postgres::{Database, done};
 /// The variable that marks the inner test.
 const INSIDE: &str = "SHARED_VOLUMES_INSIDE";
 
-/// One directory that is the `volumes` of several data directories: mounted there where this test may mount it, and
-/// else behind a symbolic link.
+/// One directory that is the `volumes` of several data directories: mounted there where this test
+/// may mount it, and else behind a symbolic link.
 struct Shared {
     directory: tempfile::TempDir,
     mounts: Vec<PathBuf>,

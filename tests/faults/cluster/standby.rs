@@ -1,4 +1,5 @@
-//! A host that stands by: its probes, the calls that it forwards, and an orderly change of the active host.
+//! A host that stands by: its probes, the calls that it forwards, and an orderly change of the
+//! active host.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -246,7 +247,8 @@ async fn forwarded_calls_end_before_a_host_that_stands_by() {
     assert_eq!(one.client().get("/readyz").await.status, 200);
 }
 
-/// A client may speak HTTP/2 with a host that stands by: calls share its connection, and are forwarded.
+/// A client may speak HTTP/2 with a host that stands by: calls share its connection, and are
+/// forwarded.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http_2_is_forwarded() {
     const CALLS: u32 = 20;
@@ -283,8 +285,8 @@ async fn http_2_is_forwarded() {
     assert_eq!(http.status_of(103).await, 200);
 }
 
-/// A connection that has shown a key is not closed beside many without one, also while its call waits for the
-/// active host.
+/// A connection that has shown a key is not closed beside many without one, also while its call
+/// waits for the active host.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_with_a_key_keep_their_connections_beside_those_without() {
     let Some(database) = Database::new() else { return };

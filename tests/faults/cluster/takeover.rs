@@ -37,7 +37,8 @@ async fn nothing_acknowledged_is_lost_when_the_active_host_is_killed() {
         until_active(&other).await;
         println!("kill {kill}: the other host was ready after {:?}", begun.elapsed());
         load.progress(20).await;
-        // A job that loses its host three times is FAILED, so the jobs that this kill has interrupted end first.
+        // A job that loses its host three times is FAILED, so the jobs that this kill has
+        // interrupted end first.
         for job in load.acknowledged().values() {
             finished(&[other.client()], "play", job).await;
         }
@@ -49,7 +50,8 @@ async fn nothing_acknowledged_is_lost_when_the_active_host_is_killed() {
     println!("{jobs} jobs were seen through {KILLS} kills");
 }
 
-/// Docs say which data another host does not take over. Everything else is the subject of the other tests.
+/// Docs say which data another host does not take over. Everything else is the subject of the other
+/// tests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn log_lines_and_sessions_stay_with_the_host_that_had_them() {
     let Some(database) = Database::new() else { return };
@@ -175,8 +177,8 @@ async fn keys_and_usage_outlive_the_active_host() {
     assert_eq!((&more[0]["jobs"], more.as_array().unwrap().len()), (&json!(6), 1), "{more}");
 }
 
-/// The active host is paused for long enough that it is replaced. When it continues, it must not answer from its
-/// memory, and ends.
+/// The active host is paused for long enough that it is replaced. When it continues, it must not
+/// answer from its memory, and ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_paused_host_is_replaced_and_does_not_answer_when_it_continues() {
     let Some(database) = Database::new() else { return };

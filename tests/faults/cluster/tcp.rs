@@ -29,8 +29,8 @@ impl Database {
 }
 
 impl Server {
-    /// A server that also listens on a port of the loopback address, for a role with [`PASSWORD`]; `prepare`
-    /// may write files to its directory, and returns further lines of its settings.
+    /// A server that also listens on a port of the loopback address, for a role with [`PASSWORD`];
+    /// `prepare` may write files to its directory, and returns further lines of its settings.
     pub(crate) fn start_on_tcp(prepare: impl FnOnce(&Path) -> String) -> Option<Self> {
         let server = Self::start_without_roles(prepare)?;
         server.sql(&format!("CREATE ROLE {ROLE} LOGIN SUPERUSER PASSWORD '{PASSWORD}'"));

@@ -1,7 +1,8 @@
 //! The hosts of a database are replaced by those of another version while jobs run.
 //!
-//! `GRISTMILL_EARLIER` names the program of an earlier version, as `make rolling-upgrade` does. Without it both
-//! versions are the binary under test, which shows only the order of the replacement.
+//! `GRISTMILL_EARLIER` names the program of an earlier version, as `make rolling-upgrade` does.
+//! Without it both versions are the binary under test, which shows only the order of the
+//! replacement.
 
 use std::path::PathBuf;
 

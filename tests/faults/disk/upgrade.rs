@@ -1,6 +1,7 @@
-//! An upgrade that a crash or a full disk interrupts: the directory keeps its version until the copy
-//! for the way back is complete, and the next start upgrades it. This program has only one version, so the
-//! starts are those of a process of this test that opens the store under a fictitious second one.
+//! An upgrade that a crash or a full disk interrupts: the directory keeps its version until the
+//! copy for the way back is complete, and the next start upgrades it. This program has only one
+//! version, so the starts are those of a process of this test that opens the store under a
+//! fictitious second one.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
@@ -91,8 +92,8 @@ fn version(data: &Path) -> i64 {
     db.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
 }
 
-/// Kills a program at its `n`th sync, for each `n` up to the upgrade and some more, and starts another
-/// one on what is left.
+/// Kills a program at its `n`th sync, for each `n` up to the upgrade and some more, and starts
+/// another one on what is left.
 #[test]
 fn an_upgrade_that_a_crash_interrupts_is_made_by_the_next_start() {
     let folder = tempfile::tempdir().unwrap();

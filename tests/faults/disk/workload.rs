@@ -36,8 +36,8 @@ const OPERATIONS: usize = 60;
 /// The file below the directory in which the process records its operations.
 pub(crate) const NOTES: &str = "notes";
 
-/// Small journals, so that checkpoints and the reuse of files happen all the time. In three workloads of
-/// five, jobs leave memory at once.
+/// Small journals, so that checkpoints and the reuse of files happen all the time. In three
+/// workloads of five, jobs leave memory at once.
 pub(crate) fn settings(seed: u64) -> Settings {
     let segment_bytes = [512, 4 << 10, 64 << 10, 512 << 10][(seed % 4) as usize];
     Settings {

@@ -32,8 +32,8 @@ const SANDBOX_MIB: u64 = 16;
 /// Bytes of an input.
 const INPUT_BYTES: usize = 2_000;
 
-/// Of the 3,200 submissions in 8 s, 1,800 are within the limit: 1,000 at once, and 100 in each second. The
-/// test's own queries at the end should not be limited.
+/// Of the 3,200 submissions in 8 s, 1,800 are within the limit: 1,000 at once, and 100 in each
+/// second. The test's own queries at the end should not be limited.
 const CONFIG: &str = "[rate-limits.status]\ncalls-per-10s = 1000000\nconcurrent = \"unlimited\"\n\
     [rate-limits.run]\ncalls-per-10s = 1000\nconcurrent = 200\ncalls-per-worker = 0\n";
 

@@ -2,9 +2,10 @@
 //! read or write slowly, and many large bodies at once. The host must stay within its bounds,
 //! refuse excess work in order, finish accepted work, and recover without a restart.
 //!
-//! Each scenario needs the machine for itself, so `cargo test` ignores them. `make faults` runs them for
-//! seconds each and checks the answers and the memory: first the one that keeps all cores busy, then the others side by
-//! side, which mostly wait. `make overload` runs them one after the other at full size and checks the times as well.
+//! Each scenario needs the machine for itself, so `cargo test` ignores them. `make faults` runs
+//! them for seconds each and checks the answers and the memory: first the one that keeps all cores
+//! busy, then the others side by side, which mostly wait. `make overload` runs them one after the
+//! other at full size and checks the times as well.
 
 #![cfg(test)]
 #![allow(clippy::disallowed_methods, reason = "variables have the size of a run")]

@@ -11,7 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::scale::Scale;
 
-/// The longest time for an answer at full size: half a minute, since the load and the tests share few cores.
+/// The longest time for an answer at full size: half a minute, since the load and the tests share
+/// few cores.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
 /// Pause between two rounds: four rounds in a second are below the limit of cancels.

@@ -156,7 +156,8 @@ fn each_change_is_served_and_no_job_is_lost() {
     dev.wait_for("nothing is new", before);
 
     // A running job ends on the version that it began with. On a loaded machine the change may take
-    // longer than a job of 15 s; then a job of 45 s shows it, which is less than its timeout of 60 s.
+    // longer than a job of 15 s; then a job of 45 s shows it, which is less than its timeout of 60
+    // s.
     let job = [(500, "GRAIN"), (1_500, "FLOUR")]
         .into_iter()
         .find_map(|(pause_ms, variable)| job_across_a_change(&dev, &project, pause_ms, variable));
@@ -166,7 +167,8 @@ fn each_change_is_served_and_no_job_is_lost() {
     let status = dev.client(&format!("status mill {job} --json")).succeeded().json();
     assert_eq!(status["output"]["words"], 300, "{status}");
 
-    // The endpoint has no settings but the project's: a table that is deleted from the file is empty.
+    // The endpoint has no settings but the project's: a table that is deleted from the file is
+    // empty.
     let settings = || dev.client("templates get mill --json").succeeded().json();
     assert_eq!(settings()["env"]["GRAIN"], "rye", "{}", settings());
     let before = dev.said().len();

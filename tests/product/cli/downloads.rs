@@ -1,4 +1,5 @@
-//! Files that commands download: they appear once they are complete, whatever stops or overtakes the command.
+//! Files that commands download: they appear once they are complete, whatever stops or overtakes
+//! the command.
 
 use std::fs;
 use std::path::Path;

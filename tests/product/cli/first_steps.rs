@@ -1,5 +1,5 @@
-//! The first hours with Gristmill: mistakes that a new user makes get a message that names the remedy, and leave
-//! nothing behind.
+//! The first hours with Gristmill: mistakes that a new user makes get a message that names the
+//! remedy, and leave nothing behind.
 
 use std::fs;
 

@@ -1,5 +1,6 @@
 //! `gristmill new` and `gristmill build`: from the first command to a component, with the real Rust
-//! toolchain. The toolchains of Python and JavaScript need packages: `tests/interop/guests` tests them.
+//! toolchain. The toolchains of Python and JavaScript need packages: `tests/interop/guests` tests
+//! them.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -29,8 +29,8 @@ impl PartialServer {
         Self { url, calls }
     }
 
-    /// Waits for a call that has got its half. A message makes the answer whole; without one, its connection
-    /// breaks when the sender is dropped.
+    /// Waits for a call that has got its half. A message makes the answer whole; without one, its
+    /// connection breaks when the sender is dropped.
     pub(crate) fn paused(&self) -> Sender<()> {
         self.calls.recv_timeout(PATIENCE).unwrap()
     }

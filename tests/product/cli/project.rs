@@ -92,8 +92,8 @@ fn mistakes_in_a_project_are_named() {
     }
 }
 
-/// A project in Python whose toolchain is a script. It writes the playground, and edits the handler during the
-/// build if the file `.edit` exists.
+/// A project in Python whose toolchain is a script. It writes the playground, and edits the handler
+/// during the build if the file `.edit` exists.
 pub(crate) fn project_with_a_scripted_toolchain() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let text = "[handler]\nname = \"player\"\nlanguage = \"python\"\n";

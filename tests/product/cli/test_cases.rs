@@ -323,7 +323,8 @@ async fn the_same_cases_run_on_an_endpoint() {
     run_args(on(&host), nobody, "").failed(1, &["not found"]);
 }
 
-/// A host that answers the submission with each number, from 0 on, by `submit`, and completes every job.
+/// A host that answers the submission with each number, from 0 on, by `submit`, and completes every
+/// job.
 async fn scripted_host(submit: impl Fn(usize) -> Reply + Send + Sync + 'static) -> ScriptedServer {
     let submissions = AtomicUsize::new(0);
     ScriptedServer::start(move |_, head| match head.starts_with("POST /v2/mill/run ") {

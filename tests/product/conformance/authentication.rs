@@ -41,7 +41,8 @@ async fn queue_takes_a_bearer_or_bare_key() {
     }
 }
 
-/// Whether this is the job of an OpenAI client, which names no operation of this handler, and fails.
+/// Whether this is the job of an OpenAI client, which names no operation of this handler, and
+/// fails.
 fn has_failed(route: &Route, answer: &Answer) -> bool {
     let is_openai = route.path.contains("/openai/");
     is_openai && answer.status == 500 && answer.text.contains(r#""code":"job_failed""#)
@@ -78,7 +79,8 @@ async fn make_key(endpoint: &Endpoint<Clocked>, settings: &Value) -> (String, St
 
 /// A key with every scope except those that permit the route.
 fn all_scopes_but(needed: &str) -> Value {
-    // `admin` permits everything, `manage` what `metrics` permits, and `submit` what `read` permits.
+    // `admin` permits everything, `manage` what `metrics` permits, and `submit` what `read`
+    // permits.
     match needed {
         "admin" => json!(["manage", "submit", "read"]),
         "manage" => json!(["submit", "read", "metrics"]),

@@ -64,8 +64,8 @@ async fn idle_workers_do_not_count() {
     assert_eq!(admitted(&async || endpoint.cancel(UNKNOWN_JOB).await).await, 100);
 }
 
-/// requests_per_worker: run 200, runsync, openai, status and stream 400, cancel and retry 20, purge and requests
-/// none.
+/// requests_per_worker: run 200, runsync, openai, status and stream 400, cancel and retry 20, purge
+/// and requests none.
 #[tokio::test]
 async fn requests_per_worker() {
     let endpoint = six_workers("dynamic-numbers").await;

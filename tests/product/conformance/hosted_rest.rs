@@ -285,8 +285,8 @@ async fn an_endpoint_shows_the_hardware_that_it_has() {
     assert!(back.get("ignoredFields").is_none(), "none of them requests a GPU: {back}");
 }
 
-/// The example bodies of the hosted service's reference, with the ids of objects of this host, and without
-/// what this host refuses with a sentence: GPUs, and a second network volume.
+/// The example bodies of the hosted service's reference, with the ids of objects of this host, and
+/// without what this host refuses with a sentence: GPUs, and a second network volume.
 #[tokio::test]
 async fn the_example_bodies_of_the_hosted_reference_are_accepted() {
     let host = TestHost::start();

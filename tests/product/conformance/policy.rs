@@ -57,8 +57,8 @@ async fn execution_timeout() {
     assert_eq!(endpoint.client.get(path).await.ok()["executionTimeoutMs"], 600_000);
 }
 
-/// A job without an `executionTimeout` of its own has that of its endpoint when an attempt begins: a
-/// change of the endpoint applies to waiting jobs, and to a retry.
+/// A job without an `executionTimeout` of its own has that of its endpoint when an attempt begins:
+/// a change of the endpoint applies to waiting jobs, and to a retry.
 #[tokio::test]
 async fn execution_timeout_of_the_endpoint() {
     let patch = async |endpoint: &Endpoint<_>, timeout_ms: u64, workers_max: u64| {

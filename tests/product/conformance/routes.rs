@@ -57,8 +57,8 @@ impl Routes {
                 let content = &operation["requestBody"]["content"];
                 let is_required = operation["requestBody"]["required"] == true;
                 let example = content["application/json"].get("example").cloned();
-                // A file for a volume that does not exist is refused before its body, which may have
-                // gigabytes.
+                // A file for a volume that does not exist is refused before its body, which may
+                // have gigabytes.
                 let reads_body = is_required && content["application/octet-stream"].is_null();
                 let has_body = is_required || Part::of(path) == Part::OpenAi;
                 let (path, body) = (fill(path, operation), example.filter(|_| has_body));
@@ -69,7 +69,8 @@ impl Routes {
         Self(routes)
     }
 
-    /// The routes of a part, with this endpoint and this job. Other objects that they name do not exist.
+    /// The routes of a part, with this endpoint and this job. Other objects that they name do not
+    /// exist.
     pub(crate) fn in_part(&self, part: Part, endpoint: &str, job: &str) -> Vec<Route> {
         let of_part = self.0.iter().filter(|route| Part::of(&route.path) == part);
         let name = |path: &str| path.replace("{endpoint}", endpoint).replace("{job}", job);
@@ -109,8 +110,8 @@ impl Routes {
 /// The id of objects that do not exist.
 pub(crate) const NOTHING: &str = "nothing";
 
-/// A path with values for its placeholders, except for the endpoint and the job: no object has the id,
-/// and the others are the examples of the document.
+/// A path with values for its placeholders, except for the endpoint and the job: no object has the
+/// id, and the others are the examples of the document.
 fn fill(path: &str, operation: &Value) -> String {
     let path = path.replace("{id}", NOTHING).replace("{templateId}", NOTHING);
     // Both methods take it.

@@ -65,8 +65,8 @@ async fn image_name() {
     }
 }
 
-/// `category`: `CPU` by default, or one of two vendors of GPUs; a label, by which the console groups
-/// templates.
+/// `category`: `CPU` by default, or one of two vendors of GPUs; a label, by which the console
+/// groups templates.
 #[tokio::test]
 async fn category() {
     let right = [json!("NVIDIA"), json!("AMD"), json!("CPU")];

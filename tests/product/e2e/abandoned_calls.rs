@@ -23,7 +23,8 @@ fn abandon_delete(host: &TestHost, path: &str, later: Duration) {
     std::thread::sleep(later);
 }
 
-/// Waits until the host has closed each connection that its client has closed, and so has ended the calls on it.
+/// Waits until the host has closed each connection that its client has closed, and so has ended the
+/// calls on it.
 async fn abandoned_calls_ended(host: &TestHost) {
     /// The kernel's number for a connection whose other side has ended: `CLOSE_WAIT`.
     const CLOSE_WAIT: &str = "08";

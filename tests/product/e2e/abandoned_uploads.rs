@@ -69,7 +69,8 @@ async fn names_with_files(host: &TestHost) -> Vec<String> {
     .await
 }
 
-/// Uploads a component once there is room for it: abandoned uploads may still wait for their turn to be compiled.
+/// Uploads a component once there is room for it: abandoned uploads may still wait for their turn
+/// to be compiled.
 async fn upload(host: &TestHost, name: &str, component: &[u8]) {
     let client = host.client();
     eventually("room for another upload", async || {
@@ -80,7 +81,8 @@ async fn upload(host: &TestHost, name: &str, component: &[u8]) {
     .await;
 }
 
-/// Uploads another component, which waits for its turn behind abandoned uploads, and looks at the files again.
+/// Uploads another component, which waits for its turn behind abandoned uploads, and looks at the
+/// files again.
 async fn names_with_files_after_all(host: &TestHost) -> Vec<String> {
     upload(host, "marker", &component(100)).await;
     let names = names_with_files(host).await;

@@ -124,7 +124,8 @@ async fn calls_of_a_key_that_ends(
         )
     };
     let ended = async {
-        // Two of the six calls run jobs beside `job`, and all but the one for the log wait for jobs.
+        // Two of the six calls run jobs beside `job`, and all but the one for the log wait for
+        // jobs.
         eventually("the jobs of the calls to run", async || {
             (client.health(endpoint).await["jobs"]["inProgress"] == 3).then_some(())
         })

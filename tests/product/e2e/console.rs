@@ -201,7 +201,8 @@ async fn pages_of_other_origins_do_not_use_the_session() {
         let answer = page.call_with(Method::GET, "/v1/templates", None, headers).await;
         assert_eq!(answer.status, status, "{headers:?}: {answer:?}");
     }
-    // A link of this very page, which the readme of another owner may have, reads files and nothing else.
+    // A link of this very page, which the readme of another owner may have, reads files and nothing
+    // else.
     let file = page.call_with(Method::GET, "/v1/networkvolumes/none/files/x", None, &[SAME]).await;
     assert_eq!(file.status, 404, "{file:?}");
     let job = page.call_with(Method::GET, "/v2/none/status/x?ttl=0", None, &[SAME]).await;

@@ -11,7 +11,8 @@ async fn concurrent_submissions_are_committed_in_groups() {
     const SUBMITTERS: u32 = 64;
     const EACH: u32 = 12; // in all below the rate limit of /run
     let mut host = TestHost::start();
-    // Each sync takes 20 ms, so that many submissions arrive meanwhile, however fast the disk of this machine is.
+    // Each sync takes 20 ms, so that many submissions arrive meanwhile, however fast the disk of
+    // this machine is.
     let directory = host.data_dir().canonicalize().unwrap();
     host.start_again_in(&[
         ("LD_PRELOAD", disk_shim().as_os_str()),

@@ -60,8 +60,8 @@ async fn a_handler_that_runs_somewhere_is_not_deleted() {
     assert_eq!(host.client.status(&endpoint, &job).await.ok()["status"], "IN_QUEUE");
 }
 
-/// A component stays while a name, a template or a release of an endpoint uses it, and no longer. (A running job:
-/// `a_running_job_keeps_a_component_that_no_release_keeps`.)
+/// A component stays while a name, a template or a release of an endpoint uses it, and no longer.
+/// (A running job: `a_running_job_keeps_a_component_that_no_release_keeps`.)
 #[tokio::test]
 async fn a_component_is_deleted_with_its_last_reference() {
     let host = TestHost::start();
@@ -129,7 +129,8 @@ async fn a_running_job_keeps_a_component_that_no_release_keeps() {
     .await;
 }
 
-/// A release has the settings with which it began, after a restart too, and shows no value of a variable.
+/// A release has the settings with which it began, after a restart too, and shows no value of a
+/// variable.
 #[tokio::test]
 async fn a_release_has_the_settings_with_which_it_began() {
     let mut host = TestHost::start();

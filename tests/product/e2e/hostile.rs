@@ -1,6 +1,6 @@
 //! Attacks beside an innocent endpoint, and handlers that search for data of other jobs.
-//! docs/internals/security.md names these tests beside the attacks, and shows how to print the table
-//! of the first.
+//! docs/internals/security.md names these tests beside the attacks, and shows how to print the
+//! table of the first.
 
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +19,8 @@ const MEMORY_MIB: u64 = 64;
 /// The pause between two calls of the innocent endpoint.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The p99 of the innocent endpoint's calls stays below this in a run that measures, such as that of `make
-/// hostile`. Other runs only exclude a call without an answer.
+/// The p99 of the innocent endpoint's calls stays below this in a run that measures, such as that
+/// of `make hostile`. Other runs only exclude a call without an answer.
 const P99_MAX: Duration = Duration::from_secs(3);
 
 /// The sum of the host's own buffers and caches, and the attackers' memories.

@@ -1,5 +1,5 @@
-//! The input schema of a component: shown with its endpoint, checked at submission, and moved by deploys and
-//! rollbacks with its component.
+//! The input schema of a component: shown with its endpoint, checked at submission, and moved by
+//! deploys and rollbacks with its component.
 
 use std::fs;
 

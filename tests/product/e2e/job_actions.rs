@@ -1,4 +1,5 @@
-//! `/v1/job-actions`: cancel, retry and delete many jobs in the background, through crashes of the host.
+//! `/v1/job-actions`: cancel, retry and delete many jobs in the background, through crashes of the
+//! host.
 
 use gristmill_tests::{Client, TestHost, eventually, guests};
 use serde_json::{Value, json};
@@ -75,8 +76,8 @@ async fn many_jobs_are_retried_cancelled_and_deleted() {
     assert_eq!(ended(&client, &retry).await["state"], "COMPLETED");
 }
 
-/// The host is killed while an action waits for room in the queue. The next process continues it; an abort that was
-/// answered holds through the crash.
+/// The host is killed while an action waits for room in the queue. The next process continues it;
+/// an abort that was answered holds through the crash.
 #[tokio::test]
 async fn an_action_continues_after_a_crash_and_an_aborted_one_does_not() {
     let mut host = TestHost::start();

@@ -1,4 +1,5 @@
-//! `GET /v1/endpoints/{id}/logs` as server-sent events: how many streams there may be, and which jobs they may name.
+//! `GET /v1/endpoints/{id}/logs` as server-sent events: how many streams there may be, and which
+//! jobs they may name.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -7,7 +8,8 @@ use gristmill_tests::{Client, Reply, ScriptedServer, TestHost, eventually, guest
 use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 
-/// The call that follows the lines of an endpoint, not sent yet. `query` is empty or starts with `?`.
+/// The call that follows the lines of an endpoint, not sent yet. `query` is empty or starts with
+/// `?`.
 fn follow(client: &Client, endpoint: &str, query: &str) -> RequestBuilder {
     let path = format!("/v1/endpoints/{endpoint}/logs{query}");
     client.request(Method::GET, &path).header("accept", "text/event-stream")

@@ -35,8 +35,8 @@ impl Samples {
     }
 }
 
-/// A job expires while it waits and while it runs. A ttl that ends after the job, a purge and the deletion of an
-/// endpoint are no expiry.
+/// A job expires while it waits and while it runs. A ttl that ends after the job, a purge and the
+/// deletion of an endpoint are no expiry.
 #[tokio::test]
 async fn jobs_that_expire_are_counted() {
     let host = TestHost::start_with_clock::<&str>(&[]);

@@ -30,7 +30,8 @@ enum Access {
     Events,
 }
 
-/// What the document says about an operation: who may call it, and whether its path names an object.
+/// What the document says about an operation: who may call it, and whether its path names an
+/// object.
 fn access(method: &Method, path: &str, operation: &Value) -> Access {
     let scope = operation["security"][0]["bearer"][0].as_str();
     match (scope, method.as_str()) {

@@ -349,7 +349,8 @@ async fn an_interrupted_upload_can_be_resumed() {
     assert_eq!(finished.status, 201, "{finished:?}");
 }
 
-/// The client of a whole upload repeats all of its bytes after a failure, so no part of them may stay.
+/// The client of a whole upload repeats all of its bytes after a failure, so no part of them may
+/// stay.
 #[tokio::test]
 async fn a_whole_upload_that_was_refused_in_the_middle_begins_again() {
     let host = TestHost::start();

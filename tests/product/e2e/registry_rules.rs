@@ -311,7 +311,8 @@ async fn digests_by_another_algorithm_are_refused() {
     refused(&get(&host, &format!("mill/manifests/{sha512}")).await, 404, "MANIFEST_UNKNOWN");
 }
 
-/// All tags of a manifest are deleted in one change: those of longer names, and of other owners, stay.
+/// All tags of a manifest are deleted in one change: those of longer names, and of other owners,
+/// stay.
 #[tokio::test]
 async fn a_digest_deletes_the_tags_of_its_own_name() {
     let host = TestHost::start();

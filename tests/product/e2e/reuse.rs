@@ -84,7 +84,8 @@ async fn init_is_part_of_the_first_job_of_an_instance() {
     let host = shared_host();
     let settings = json!({ "workersMax": 1, "reuse": { "maxJobs": 100 } });
     let endpoint = host.deploy(&guests::factors(), "reuse-init", settings).await;
-    // The squares of the primes of the last number do not fit into the 32 bits of a position in a component.
+    // The squares of the primes of the last number do not fit into the 32 bits of a position in a
+    // component.
     for (number, factors) in [
         (360, json!([2, 2, 2, 3, 3, 5])),
         (999_983, json!([999_983])),

@@ -1,9 +1,9 @@
 //! The binary of `make demo` and the tests are one build: `make test` compiles no crate of the demo
 //! a second time, and `make full` none of `make test`.
 //!
-//! Cargo selects the features of a crate from all selected packages. A library that only tests use can so
-//! select a further feature of, say, `tracing`, and every crate above it, wasmtime included, is compiled
-//! twice. tests/Cargo.toml selects these features for the demo too.
+//! Cargo selects the features of a crate from all selected packages. A library that only tests use
+//! can so select a further feature of, say, `tracing`, and every crate above it, wasmtime included,
+//! is compiled twice. tests/Cargo.toml selects these features for the demo too.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -34,7 +34,8 @@ fn units(arguments: &[&str]) -> BTreeMap<u64, String> {
         .collect()
 }
 
-/// The digest of a unit: its package, target, profile and features, and the same of its dependencies.
+/// The digest of a unit: its package, target, profile and features, and the same of its
+/// dependencies.
 fn digest(units: &[Value], index: usize, digests: &mut [Option<u64>]) -> u64 {
     if let Some(known) = digests[index] {
         return known;

@@ -1,7 +1,9 @@
 //! Checks the structure of the crates: no module imports another one that, directly or through
-//! further modules, imports it, and neither does a folder; and a crate does not name what another crate is there to keep.
+//! further modules, imports it, and neither does a folder; and a crate does not name what another
+//! crate is there to keep.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,7 +34,8 @@ fn short(name: &str) -> &str {
     name.strip_prefix("gristmill-").unwrap_or(name)
 }
 
-/// All crates of the product: the members of the workspace outside of `tests`, by their directories.
+/// All crates of the product: the members of the workspace outside of `tests`, by their
+/// directories.
 static CRATES: LazyLock<Vec<Crate>> = LazyLock::new(|| {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap();
     let output = Command::new(env!("CARGO"))
@@ -62,7 +65,8 @@ fn text_of(path: &Path) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// The crates of the documents of the APIs, and of their clients, which need no other crate of the host.
+/// The crates of the documents of the APIs, and of their clients, which need no other crate of the
+/// host.
 const DOCUMENTS: [&str; 3] = ["host/client", "host/commands", "host/wire"];
 
 /// What no client needs: the other crates of the host, and the engine and the database.
@@ -74,8 +78,9 @@ fn host_crates() -> Vec<String> {
 }
 
 /// What the code of a crate must not name. The API reads and changes what is deployed by the
-/// operations of `gristmill-control`, and jobs by those of `Jobs`; so each rule is in one place, and can
-/// be tested without HTTP. The types of the HTTP APIs need neither an HTTP library nor the domain.
+/// operations of `gristmill-control`, and jobs by those of `Jobs`; so each rule is in one place,
+/// and can be tested without HTTP. The types of the HTTP APIs need neither an HTTP library nor the
+/// domain.
 const KEPT_APART: [(&str, &[&str]); 3] = [
     (
         "host/api",
@@ -259,8 +264,8 @@ fn in_circles(imports: &BTreeMap<&[String], BTreeSet<&[String]>>) -> Vec<String>
     imports.keys().filter(imports_itself).map(|module| module.join("::")).collect()
 }
 
-/// The rooms of a crate, files and folders side by side, that import themselves around others of the same
-/// folder. A folder imports what any of its files imports.
+/// The rooms of a crate, files and folders side by side, that import themselves around others of
+/// the same folder. A folder imports what any of its files imports.
 fn circles_of_rooms(modules: &Modules) -> Vec<String> {
     let imports = imports(modules);
     let folders: BTreeSet<_> =
@@ -399,8 +404,8 @@ fn the_architecture_lists_what_each_crate_uses() {
     }
 }
 
-/// Rustdoc reads a whole crate for its examples, so crates without examples set `doctest = false`: 5 s each in a
-/// cold `make test`.
+/// Rustdoc reads a whole crate for its examples, so crates without examples set `doctest = false`:
+/// 5 s each in a cold `make test`.
 #[test]
 fn every_example_in_the_docs_is_compiled() {
     let has_example = |text: &str| {
@@ -422,7 +427,8 @@ fn every_example_in_the_docs_is_compiled() {
     }
 }
 
-/// The bindings are written by `make bindings`, not by each build, so they can be older than the contract.
+/// The bindings are written by `make bindings`, not by each build, so they can be older than the
+/// contract.
 #[test]
 fn the_rust_sdks_bindings_are_those_of_the_contract() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -456,8 +462,9 @@ fn no_crate_has_a_circle_of_folders() {
     assert!(found.is_empty(), "circles of folders: {found:#?}");
 }
 
-/// A document of the APIs has the name of the object that it describes, so the two are searched apart. The SDK is
-/// read by authors of handlers, who see nothing of the host; its bindings repeat it.
+/// A document of the APIs has the name of the object that it describes, so the two are searched
+/// apart. The SDK is read by authors of handlers, who see nothing of the host; its bindings repeat
+/// it.
 #[test]
 fn a_type_that_others_see_has_its_name_for_itself() {
     let is_product = |(path, _): &(Vec<String>, String)| !path.iter().any(|part| part == "tests");
@@ -531,4 +538,31 @@ fn a_circle_is_found() {
     assert_eq!(circle(&modules(&other)), [""; 0]);
     let test = [("a", "use crate::b;"), ("b", "#[cfg(test)]\nmod tests {\nuse crate::a;\n}")];
     assert_eq!(circle(&modules(&test)), [""; 0]);
+}
+
+/// Links that are longer by themselves, and what a generator wrote, are exempt. rustfmt leaves
+/// comments as they are.
+#[test]
+fn comments_have_100_columns_at_most() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let product = CRATES.iter().map(|it| root.join(&it.dir).join("src"));
+    let files = product.chain([root.join("tests")]).flat_map(|directory| files_below(&directory));
+    let (mut count, mut wide) = (0, vec![]);
+    let is_ours = |file: &PathBuf| {
+        !file
+            .components()
+            .any(|part| ["bindings", "target"].map(OsStr::new).contains(&part.as_os_str()))
+    };
+    for file in files.filter(is_ours) {
+        let code = fs::read_to_string(&file).unwrap();
+        for (number, line) in code.lines().enumerate() {
+            let is_comment = line.trim_start().starts_with("//");
+            count += usize::from(is_comment);
+            if is_comment && line.chars().count() > 100 && line.split_whitespace().count() > 2 {
+                wide.push(format!("{}:{}", file.display(), number + 1));
+            }
+        }
+    }
+    assert!(count > 10_000, "{count} comments: the files are not found");
+    assert_eq!(wide, Vec::<String>::new());
 }

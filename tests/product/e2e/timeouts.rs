@@ -1,4 +1,5 @@
-//! `executionTimeout` for handlers that compute, with and without fuel metering, and as an endpoint's setting.
+//! `executionTimeout` for handlers that compute, with and without fuel metering, and as an
+//! endpoint's setting.
 
 use gristmill_tests::{guests, shared_host};
 use serde_json::json;

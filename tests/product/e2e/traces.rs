@@ -1,5 +1,5 @@
-//! The position of a job in a distributed trace: accepted with the submission, kept with the job, visible to
-//! the handler, and added to its requests and its webhook where the endpoint allows it.
+//! The position of a job in a distributed trace: accepted with the submission, kept with the job,
+//! visible to the handler, and added to its requests and its webhook where the endpoint allows it.
 
 use gristmill_tests::{
     Client, PATIENCE, ReceivedCall, Receiver, TestHost, eventually, guests, shared_host,

@@ -1,5 +1,6 @@
-//! Query parameters that a call does not have, or has once only: refused by the management API, `requests` and
-//! `timeline`, and ignored by the contract's calls of the queue API, to which SDKs may send more.
+//! Query parameters that a call does not have, or has once only: refused by the management API,
+//! `requests` and `timeline`, and ignored by the contract's calls of the queue API, to which SDKs
+//! may send more.
 
 use gristmill_tests::{guests, shared_host};
 use reqwest::Method;

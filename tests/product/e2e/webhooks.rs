@@ -167,7 +167,8 @@ async fn a_dead_receiver_does_not_delay_another() {
     dead.until(4).await;
     submit(&client, "crowd", json!({ "op": "echo" }), &alive.url("/")).await;
     alive.until(1).await;
-    // A call of the dead receiver ends after ten seconds, and the next one begins then: none has ended yet.
+    // A call of the dead receiver ends after ten seconds, and the next one begins then: none has
+    // ended yet.
     assert_eq!(dead.connections(), 4, "at most four at one time");
 }
 

@@ -243,7 +243,8 @@ async fn an_incomplete_backup_is_not_restored() {
     fails(b"this is no backup at all", "backup").await;
     fails(b"", "incomplete").await;
 
-    // The mark of an unfinished directory is removed last: a host that starts earlier finds the mark.
+    // The mark of an unfinished directory is removed last: a host that starts earlier finds the
+    // mark.
     let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).unwrap();
     let own = host.scratch().join("restored");
     fs::DirBuilder::new().mode(0o700).create(&own).unwrap();
@@ -311,7 +312,8 @@ async fn a_backup_that_no_client_has_received_is_not_the_last_one() {
     let authorization = format!("Bearer {}", host.admin_key());
     stalled.get(1, "/v1/backup", &[("authorization", &authorization)]).await;
     assert_eq!(stalled.status_of(1).await, 200);
-    // One backup is written at a time; the answer to HEAD has no archive that a client could receive.
+    // One backup is written at a time; the answer to HEAD has no archive that a client could
+    // receive.
     eventually("the archive to be written", async || {
         let answer = client.request(Method::HEAD, "/v1/backup").send().await.unwrap();
         (answer.status() == 200).then_some(())

@@ -1,5 +1,6 @@
-//! Answers on HTTP/2 that are ready before the request's body has arrived: the host reads a short body first, so
-//! that no stream is reset. Some clients, such as curl 7.88, lose an answer whose stream is reset after it.
+//! Answers on HTTP/2 that are ready before the request's body has arrived: the host reads a short
+//! body first, so that no stream is reset. Some clients, such as curl 7.88, lose an answer whose
+//! stream is reset after it.
 
 use std::time::{Duration, Instant};
 
@@ -69,7 +70,8 @@ async fn a_refusal_before_a_small_body_arrives_whole_and_without_a_reset() {
     assert!(matches!(last, Ok((200, _))), "{last:?}");
 }
 
-/// A client that does not send its body waits for at most a second, and other streams do not wait for it.
+/// A client that does not send its body waits for at most a second, and other streams do not wait
+/// for it.
 #[tokio::test]
 async fn a_body_that_never_comes_delays_its_own_answer_alone() {
     let host = shared_host();

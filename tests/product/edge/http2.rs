@@ -74,8 +74,8 @@ async fn a_head_that_is_too_large_is_refused() {
     assert_eq!(connection.status_of(3).await, 431);
 }
 
-/// A client that never makes room for an answer, or only for a part of it, would hold the permit of its call or
-/// the answer's memory for ever.
+/// A client that never makes room for an answer, or only for a part of it, would hold the permit of
+/// its call or the answer's memory for ever.
 #[tokio::test]
 async fn an_answer_that_is_never_read_to_its_end_ends_its_connection() {
     let host = shared_host();

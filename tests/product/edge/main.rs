@@ -1,4 +1,5 @@
-//! The edge of the host: TLS, the bounds of connections, backups, and the key of stored secrets, through the real binary.
+//! The edge of the host: TLS, the bounds of connections, backups, and the key of stored secrets,
+//! through the real binary.
 
 #![cfg(test)]
 

@@ -123,8 +123,8 @@ async fn a_rotation_replaces_the_key_of_a_working_host() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_that_is_killed_during_a_rotation_completes_it() {
     let (mut host, mut jobs) = start_with_a_job_of_each_kind().await;
-    // Each sync takes 20 ms, so that a rotation lasts longer than the time until the kill, however fast the disk of
-    // this machine is.
+    // Each sync takes 20 ms, so that a rotation lasts longer than the time until the kill, however
+    // fast the disk of this machine is.
     let directory = host.data_dir().canonicalize().unwrap();
     let slow_disk = [
         ("LD_PRELOAD", disk_shim().as_os_str()),

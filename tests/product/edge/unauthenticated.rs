@@ -1,5 +1,5 @@
-//! What callers without a key make the host keep: the host's memory during floods of calls, and the answers to
-//! other callers meanwhile.
+//! What callers without a key make the host keep: the host's memory during floods of calls, and the
+//! answers to other callers meanwhile.
 
 use std::ops::Range;
 use std::pin::pin;
@@ -67,7 +67,8 @@ async fn innocents_are_answered(host: &TestHost) {
     }
 }
 
-/// Floods the host, which other callers call meanwhile and afterwards; returns the bytes that it has more then.
+/// Floods the host, which other callers call meanwhile and afterwards; returns the bytes that it
+/// has more then.
 async fn growth<F>(host: &TestHost, connections: Range<u32>, flood: impl Fn(u32) -> F) -> u64
 where
     F: Future<Output = Http2<TcpStream>>,

@@ -1,6 +1,6 @@
-//! Directories by which handlers lock files, as the SQLite of a guest does: they end with the instance
-//! that created them, and with no other. docs/internals/security.md names these tests beside the
-//! attacks.
+//! Directories by which handlers lock files, as the SQLite of a guest does: they end with the
+//! instance that created them, and with no other. docs/internals/security.md names these tests
+//! beside the attacks.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -94,7 +94,8 @@ async fn only_empty_directories_with_the_name_of_a_lock_end_with_their_job() {
     }
 }
 
-/// Inode numbers are used again at once, so neither the name nor the number of a directory identifies its owner.
+/// Inode numbers are used again at once, so neither the name nor the number of a directory
+/// identifies its owner.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_another_job_has_taken_meanwhile_stays() {
     let bench = Bench::open(&guests::playground()).await;

@@ -1,5 +1,6 @@
-//! The files of volumes through the interface behind the HTTP API, since HTTP answers hide the cause of an error:
-//! a full disk, files that change while they are read, and trees as deep as they can be.
+//! The files of volumes through the interface behind the HTTP API, since HTTP answers hide the
+//! cause of an error: a full disk, files that change while they are read, and trees as deep as they
+//! can be.
 
 use std::fs;
 

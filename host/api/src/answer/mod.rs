@@ -1,4 +1,5 @@
-//! The forms of answers that all routes share: errors, the headers of refusals and for browsers, JSON, amounts and times.
+//! The forms of answers that all routes share: errors, the headers of refusals and for browsers,
+//! JSON, amounts and times.
 
 pub(crate) mod amount;
 pub(crate) mod browser_headers;

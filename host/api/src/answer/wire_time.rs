@@ -2,8 +2,8 @@
 
 use gristmill_core::time::Timestamp;
 
-/// A time in RFC 3339, in UTC, always with three digits of milliseconds: such texts have one length,
-/// and their order is that of the times.
+/// A time in RFC 3339, in UTC, always with three digits of milliseconds: such texts have one
+/// length, and their order is that of the times.
 pub(crate) fn rfc3339(at: Timestamp) -> String {
     format!("{:.3}", time(at))
 }

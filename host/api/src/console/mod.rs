@@ -1,8 +1,8 @@
-//! The web console below `/console/`: the files of its page, and its login ([`session`]). The page is a
-//! client of the two public APIs.
+//! The web console below `/console/`: the files of its page, and its login ([`session`]). The page
+//! is a client of the two public APIs.
 //!
-//! All addresses in the page are relative, and what it shows is behind `#`, so a proxy may add any path
-//! prefix. Like the page of the OpenAPI document, the files need no key.
+//! All addresses in the page are relative, and what it shows is behind `#`, so a proxy may add any
+//! path prefix. Like the page of the OpenAPI document, the files need no key.
 
 mod session;
 

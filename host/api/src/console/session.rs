@@ -1,8 +1,8 @@
 //! `/console/session` and `/console/links`: the login of the console. A session is a cookie, which
 //! scripts cannot read, with a mark, which the page keeps; see [`session_cookie`].
 //!
-//! A page of any origin may open the console with a link of its own key. So the console asks before it
-//! redeems a link, with what [`preview_link`] says about it.
+//! A page of any origin may open the console with a link of its own key. So the console asks before
+//! it redeems a link, with what [`preview_link`] says about it.
 
 use axum::Json;
 use axum::body::Body;
@@ -82,7 +82,8 @@ pub(super) async fn begin(visitor: Visitor, request: Request) -> Answer<SessionD
             return Err(ApiError::bad_request("the body must have either `key` or `link`"));
         }
     };
-    // A page has lost the mark, or the cookie is not its own: that session is not the caller's to end.
+    // A page has lost the mark, or the cookie is not its own: that session is not the caller's to
+    // end.
     if let Some(earlier) = earlier
         && session_cookie::session(&head, earlier, visitor.sessions()).is_ok()
     {

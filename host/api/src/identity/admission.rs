@@ -58,12 +58,12 @@ impl Call {
         KeyCheck::new(state, &Identity { key: self.key.clone(), session: self.session })
     }
 
-    /// Reads the body of the call, in the memory share of its key. A body may take minutes, so the caller is
-    /// checked again after it.
+    /// Reads the body of the call, in the memory share of its key. A body may take minutes, so the
+    /// caller is checked again after it.
     ///
     /// # Errors
-    /// Those of [`BodyReader::read`](crate::request::body::BodyReader::read); 401 when the key or the session
-    /// is no longer valid.
+    /// Those of [`BodyReader::read`](crate::request::body::BodyReader::read); 401 when the key or
+    /// the session is no longer valid.
     pub(crate) async fn read_body(
         &self,
         state: &ApiState,
@@ -153,8 +153,8 @@ struct Admission {
     span: Option<CallSpan>,
 }
 
-/// The span of a submission in a sampled trace. It ends with the head of the answer; without an answer it is
-/// not recorded.
+/// The span of a submission in a sampled trace. It ends with the head of the answer; without an
+/// answer it is not recorded.
 struct CallSpan {
     span: OpenSpan,
     operation: Operation,
@@ -183,8 +183,9 @@ fn submits(operation: Operation) -> bool {
     matches!(operation, Operation::Run | Operation::RunSync | Operation::OpenAi)
 }
 
-/// The caller's position in a trace. An invalid header is ignored, as the standard wants, and so are several.
-/// An invalid `tracestate` does not affect the `traceparent`, and without a `traceparent` it has no meaning.
+/// The caller's position in a trace. An invalid header is ignored, as the standard wants, and so
+/// are several. An invalid `tracestate` does not affect the `traceparent`, and without a
+/// `traceparent` it has no meaning.
 fn caller_trace(headers: &HeaderMap) -> Option<TraceContext> {
     let mut values = headers.get_all("traceparent").iter();
     let value = values.next().filter(|_| values.next().is_none())?;

@@ -1,8 +1,8 @@
 //! The owner whose client reads an answer: the host bounds the answers that clients have not read
 //! yet, with a share for each owner.
 //!
-//! **Cost.** One allocation for each answer of more than 64 KiB or of unknown size, and for each one on
-//! HTTP/2; nothing for others.
+//! **Cost.** One allocation for each answer of more than 64 KiB or of unknown size, and for each
+//! one on HTTP/2; nothing for others.
 
 use axum::body::HttpBody as _;
 use axum::http::Version;
@@ -10,8 +10,8 @@ use axum::response::Response;
 use gristmill_core::id::OwnerId;
 use gristmill_edge::{AnswerOwner, SMALL_ANSWER_BYTES};
 
-/// Adds the owner to the answer of a call, unless the answer is known to be small and the only one of its
-/// connection. The pieces of an answer of unknown size may be large.
+/// Adds the owner to the answer of a call, unless the answer is known to be small and the only one
+/// of its connection. The pieces of an answer of unknown size may be large.
 pub(crate) fn record(response: &mut Response, version: Version, owner: Option<&OwnerId>) {
     let bytes = response.body().size_hint().exact();
     if version != Version::HTTP_2 && bytes.is_some_and(|bytes| bytes <= SMALL_ANSWER_BYTES as u64) {

@@ -79,8 +79,8 @@ pub(crate) struct Identity {
 /// Interval at which a waiting call checks that its key and its session are still valid.
 pub(crate) const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The key of a call, which must stay valid while the call waits or its answer is being sent, as must its
-/// session if it has one. `None`: the host requires no keys.
+/// The key of a call, which must stay valid while the call waits or its answer is being sent, as
+/// must its session if it has one. `None`: the host requires no keys.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyCheck(Option<CheckedKey>);
 
@@ -103,9 +103,9 @@ impl KeyCheck {
         Self(None)
     }
 
-    /// Refuses the call if the key was revoked or has expired, or if the session has ended, such as by a
-    /// logout. Its scope and endpoints are those of the first check: a key with other ones would be
-    /// another key.
+    /// Refuses the call if the key was revoked or has expired, or if the session has ended, such as
+    /// by a logout. Its scope and endpoints are those of the first check: a key with other ones
+    /// would be another key.
     ///
     /// # Errors
     /// 401.
@@ -206,8 +206,8 @@ pub(crate) fn count_unauthenticated(
     }
 }
 
-/// Records the valid key of a call, for its connection and for its answer. All calls with a key pass
-/// here, so that each large answer has an owner.
+/// Records the valid key of a call, for its connection and for its answer. All calls with a key
+/// pass here, so that each large answer has an owner.
 ///
 /// # Errors
 /// 429 when the owner of the key has too many connections.

@@ -1,7 +1,7 @@
 //! The callers of routes. A route names the permission that it needs in the type of an argument:
 //! [`Caller<Manage>`](Caller) on the management API, [`Admitted<Submit>`](Admitted) on the queue
-//! API, [`RegistryCaller`] on the registry, [`KeyHolder`] and [`Visitor`] at the console's login, and
-//! [`Anyone`], [`AnyReader`] or [`Probe`] where no key is needed.
+//! API, [`RegistryCaller`] on the registry, [`KeyHolder`] and [`Visitor`] at the console's login,
+//! and [`Anyone`], [`AnyReader`] or [`Probe`] where no key is needed.
 //!
 //! **Promise.** A route without such an argument reaches nothing: the state of the router,
 //! [`Guarded`], shows its content to this module alone, and only these arguments contain it. So a
@@ -76,8 +76,8 @@ permissions! {
     Read: Read;
 }
 
-/// The caller of a route of the management API, whose key has the permission `P`. The call counts as
-/// concurrent until this is dropped.
+/// The caller of a route of the management API, whose key has the permission `P`. The call counts
+/// as concurrent until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Caller<P> {
     /// The services of the host.
@@ -111,8 +111,8 @@ impl<P: Permission> FromRequestParts<Guarded> for Caller<P> {
     }
 }
 
-/// The caller of a route of the registry, with the scope `manage`: the key is the password, with any
-/// user name, or the token. The call counts for the limits of the management API until this is
+/// The caller of a route of the registry, with the scope `manage`: the key is the password, with
+/// any user name, or the token. The call counts for the limits of the management API until this is
 /// dropped.
 #[derive(Debug)]
 pub(crate) struct RegistryCaller {
@@ -137,8 +137,8 @@ impl FromRequestParts<Guarded> for RegistryCaller {
     }
 }
 
-/// A call that the [admission layer](crate::identity::admission) has admitted to a route of the queue API, and
-/// whose key has the permission `P` on the endpoint.
+/// A call that the [admission layer](crate::identity::admission) has admitted to a route of the
+/// queue API, and whose key has the permission `P` on the endpoint.
 #[derive(Debug)]
 pub(crate) struct Admitted<P> {
     /// The services of the host.
@@ -158,8 +158,8 @@ impl<P: Permission> FromRequestParts<Guarded> for Admitted<P> {
         let call = parts.extensions.remove::<Call>().ok_or_else(|| {
             ApiError::new(ErrorCode::Internal, "this route is not behind the admission layer")
         })?;
-        // The layer has checked the scope of the operation that the call counts as. The scope of the
-        // route is this one, even if the table of routes names another operation.
+        // The layer has checked the scope of the operation that the call counts as. The scope of
+        // the route is this one, even if the table of routes names another operation.
         if !call.scope.covers(P::SCOPE) {
             auth::require(&call.key, P::SCOPE, Some(&call.deployment.endpoint.id))?;
         }
@@ -168,8 +168,8 @@ impl<P: Permission> FromRequestParts<Guarded> for Admitted<P> {
     }
 }
 
-/// A caller with a valid key in the head of the call, of any scope. The session of a key is not enough,
-/// so that a session cannot begin the next one.
+/// A caller with a valid key in the head of the call, of any scope. The session of a key is not
+/// enough, so that a session cannot begin the next one.
 #[derive(Debug)]
 pub(crate) struct KeyHolder {
     /// The sessions of the console.
@@ -291,9 +291,9 @@ impl FromRequestParts<Guarded> for Anyone {
     }
 }
 
-/// Any caller; with a valid key, also the services of the host, for what the key may see. A call without a
-/// valid key is counted for its address, and one with a key for the limits of the management API until this is
-/// dropped.
+/// Any caller; with a valid key, also the services of the host, for what the key may see. A call
+/// without a valid key is counted for its address, and one with a key for the limits of the
+/// management API until this is dropped.
 #[derive(Debug)]
 pub(crate) struct AnyReader {
     /// The services and the key.
@@ -370,8 +370,8 @@ mod tests {
 
     use super::*;
 
-    /// Whether a type can be an argument of a route: the constant of the type itself if its bound is
-    /// met, and else that of the trait.
+    /// Whether a type can be an argument of a route: the constant of the type itself if its bound
+    /// is met, and else that of the trait.
     struct IsArgument<T>(PhantomData<T>);
 
     impl<T: FromRequestParts<Guarded>> IsArgument<T> {

@@ -1,5 +1,5 @@
-//! Who calls, and what they may do: the key and the session of a call, the owner of its answer, and the
-//! checks before its route.
+//! Who calls, and what they may do: the key and the session of a call, the owner of its answer, and
+//! the checks before its route.
 
 pub(crate) mod access;
 pub(crate) mod admission;

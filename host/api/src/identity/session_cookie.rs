@@ -1,21 +1,22 @@
-//! The session of a call of the web console: the cookie, which carries the token, and the check that the
-//! call comes from the page that began the session.
+//! The session of a call of the web console: the cookie, which carries the token, and the check
+//! that the call comes from the page that began the session.
 //!
 //! A browser adds the cookie to each call to this host, whatever page causes it. `SameSite=Strict`
-//! keeps it from calls of other sites, but other ports of the same machine are the same site. So
-//! a call with the cookie must come from this very origin: browsers report it in `Sec-Fetch-Site`, or in
-//! `Origin`. It also needs the header [`CONSOLE_CALL`], which a page of another origin cannot set, since
-//! this host permits it to none (CORS), and which a link cannot have: a link in the readme of another
-//! owner's template has this origin too, and a GET of a job's status or stream may change the job. Only
-//! the download of a volume's file, which changes nothing, is a plain link in the console. Over plain HTTP
-//! browsers send no origin with a GET; the header then stands alone.
+//! keeps it from calls of other sites, but other ports of the same machine are the same site. So a
+//! call with the cookie must come from this very origin: browsers report it in `Sec-Fetch-Site`, or
+//! in `Origin`. It also needs the header [`CONSOLE_CALL`], which a page of another origin cannot
+//! set, since this host permits it to none (CORS), and which a link cannot have: a link in the
+//! readme of another owner's template has this origin too, and a GET of a job's status or stream
+//! may change the job. Only the download of a volume's file, which changes nothing, is a plain link
+//! in the console. Over plain HTTP browsers send no origin with a GET; the header then stands
+//! alone.
 //!
-//! Cookies do not know ports, and browsers send those with longer paths first: another service on this
-//! host's name may add or replace a cookie, and receives those of the console. So the header's value
-//! is the session's mark, which the page alone has: a call with the cookie of another session is refused,
-//! and a token without its mark is not enough. A call with two cookies of the name is refused too. Over TLS
-//! the name begins with `__Host-`, which browsers accept neither from a sibling domain nor over plain
-//! HTTP; then a cookie without this prefix is ignored.
+//! Cookies do not know ports, and browsers send those with longer paths first: another service on
+//! this host's name may add or replace a cookie, and receives those of the console. So the header's
+//! value is the session's mark, which the page alone has: a call with the cookie of another session
+//! is refused, and a token without its mark is not enough. A call with two cookies of the name is
+//! refused too. Over TLS the name begins with `__Host-`, which browsers accept neither from a
+//! sibling domain nor over plain HTTP; then a cookie without this prefix is ignored.
 
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
@@ -25,13 +26,15 @@ use crate::answer::error::{ApiError, ErrorCode};
 use crate::identity::access::FETCH_SITE;
 use crate::request::head;
 
-/// The header of calls that the console makes, with the mark of the page's session. Before a login, any text.
+/// The header of calls that the console makes, with the mark of the page's session. Before a login,
+/// any text.
 const CONSOLE_CALL: HeaderName = HeaderName::from_static("x-gristmill-console");
 
 /// The longest life of a session, in seconds; the host may end it before.
 const MAX_AGE_S: u32 = 7 * 24 * 3_600;
 
-/// Before the name of a cookie that only a page of this very host may set, over TLS and for all paths.
+/// Before the name of a cookie that only a page of this very host may set, over TLS and for all
+/// paths.
 const HOST_PREFIX: &str = "__Host-";
 
 /// The session of a call whose cookie has this [`token`]. [`check_site`] comes before.
@@ -94,8 +97,8 @@ fn unauthorized(sentence: impl Into<String>) -> ApiError {
     ApiError::new(ErrorCode::Unauthorized, sentence)
 }
 
-/// Refuses a call that may come from a page of another origin, or from a link. `of_management`: the call is one of
-/// the management API, which has downloads.
+/// Refuses a call that may come from a page of another origin, or from a link. `of_management`: the
+/// call is one of the management API, which has downloads.
 ///
 /// # Errors
 /// 401.
@@ -157,8 +160,9 @@ fn line(call: &Parts, token: &str, max_age_s: u32) -> HeaderValue {
     HeaderValue::try_from(line).expect("names and tokens are letters, digits, `-` and `_`")
 }
 
-/// The name of the cookie without the prefix. Browsers send a cookie to all ports of a machine, so the port is a part of the
-/// name: otherwise a login at one host would end the session at another one.
+/// The name of the cookie without the prefix. Browsers send a cookie to all ports of a machine, so
+/// the port is a part of the name: otherwise a login at one host would end the session at another
+/// one.
 fn name(call: &Parts) -> String {
     let host = head::host(&call.uri, &call.headers);
     match host.and_then(|host| host.port_u16()) {

@@ -1,6 +1,6 @@
-//! The calls of one subject in time, by the algorithm of [`governor`]: *N* calls at once, and then *N*
-//! in ten seconds, evenly. A caller that keeps the documented pace is never refused; the calls of
-//! ten seconds are at most 2*N* − 1.
+//! The calls of one subject in time, by the algorithm of [`governor`]: *N* calls at once, and then
+//! *N* in ten seconds, evenly. A caller that keeps the documented pace is never refused; the calls
+//! of ten seconds are at most 2*N* − 1.
 //!
 //! `governor` decides, and this module keeps its state: one number. The limit may change with each
 //! call, because it grows with the running workers; the calls that count then count by the new one.
@@ -27,14 +27,14 @@ pub(super) struct CallRate {
     each: Duration,
 }
 
-/// The call is refused and does not count. After this time a call is admitted, if no other one comes
-/// before it.
+/// The call is refused and does not count. After this time a call is admitted, if no other one
+/// comes before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RetryAfter(pub(super) Duration);
 
 impl CallRate {
-    /// Counts a call at `now`, since the host's start, unless fewer than `kept` + 1 of `limit` calls are
-    /// left.
+    /// Counts a call at `now`, since the host's start, unless fewer than `kept` + 1 of `limit`
+    /// calls are left.
     ///
     /// # Errors
     /// [`RetryAfter`]; the whole ten seconds if the limit admits no call at all.
@@ -60,8 +60,8 @@ impl CallRate {
         self.counts_until.get().is_none_or(|until| until <= Nanos::from(now))
     }
 
-    /// Counts each call for another time from now on. The number of calls that count stays the same,
-    /// but for the rounding by less than a nanosecond.
+    /// Counts each call for another time from now on. The number of calls that count stays the
+    /// same, but for the rounding by less than a nanosecond.
     fn count_for(&mut self, each: Duration, now: Duration) {
         let before = std::mem::replace(&mut self.each, each);
         if before == each {
@@ -175,8 +175,8 @@ mod tests {
     }
 
     proptest! {
-        /// For any pattern of calls: the limit at once and its pace are never exceeded, and a caller
-        /// that waits for `RetryAfter` is admitted.
+        /// For any pattern of calls: the limit at once and its pace are never exceeded, and a
+        /// caller that waits for `RetryAfter` is admitted.
         #[test]
         fn never_too_many_and_the_wait_is_true(
             gaps in prop::collection::vec(0_u64..1_500, 1..300),

@@ -1,14 +1,14 @@
 //! Long computations on other threads than those that serve calls: checks of large bodies, pages of
-//! lists, and metrics. 20 MB of JSON take about 100 ms when its values are small, during which other
-//! calls would not be answered.
+//! lists, and metrics. 20 MB of JSON take about 100 ms when its values are small, during which
+//! other calls would not be answered.
 //!
 //! **Bounds.** Half of the cores check bodies at one time, and half of them write pages. Owners
 //! take turns for each of the two, and so do the keys of an owner: a check waits for at most one of
-//! each other owner, and not for all the bodies that one key sends. A page takes some milliseconds; a
-//! search among the 10,000 images that an owner may have is a page, too, and takes some hundred. The
-//! memory of all bodies has [a bound](crate::limits::in_flight) of its own, and a share for each key.
-//! **Cost.** Nothing for a body of at most [`INLINE_BYTES_MAX`]; a lock and a change of threads for
-//! a larger one, and a change of threads for a page.
+//! each other owner, and not for all the bodies that one key sends. A page takes some milliseconds;
+//! a search among the 10,000 images that an owner may have is a page, too, and takes some hundred.
+//! The memory of all bodies has [a bound](crate::limits::in_flight) of its own, and a share for
+//! each key. **Cost.** Nothing for a body of at most [`INLINE_BYTES_MAX`]; a lock and a change of
+//! threads for a larger one, and a change of threads for a page.
 
 use std::sync::Arc;
 
@@ -74,8 +74,8 @@ pub(crate) struct CallerPages {
 }
 
 impl CallerPages {
-    /// Runs `write` for a page that is made from so many bytes: a small one is written by the task of
-    /// its call, and a larger one as by [`Pages::write`].
+    /// Runs `write` for a page that is made from so many bytes: a small one is written by the task
+    /// of its call, and a larger one as by [`Pages::write`].
     ///
     /// # Errors
     /// 500 when `write` panics.

@@ -5,8 +5,9 @@
 //! connection has up to 256. So an owner has [a share](SharedBound) of the calls, on a host of one
 //! owner too, and always one call.
 //!
-//! **Bounds.** The counter of an owner is dropped with the last entry that counts calls of the owner.
-//! **Cost.** Two additions at the beginning of a call and two at its end; a lock for each new entry.
+//! **Bounds.** The counter of an owner is dropped with the last entry that counts calls of the
+//! owner. **Cost.** Two additions at the beginning of a call and two at its end; a lock for each
+//! new entry.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +20,8 @@ use parking_lot::Mutex;
 /// Calls for each connection that the host accepts. A client with HTTP/1 has one.
 pub(crate) const CALLS_OF_CONNECTION: u64 = 4;
 
-/// Owners whose counters may have been dropped are looked for when so many further owners have called.
+/// Owners whose counters may have been dropped are looked for when so many further owners have
+/// called.
 const SWEEP_AFTER: usize = 64;
 
 /// The calls of all owners.

@@ -4,15 +4,15 @@
 //!
 //! The totals are the owner's. While several of its keys call, each key has a fair share of them
 //! ([`KeyShares`]), and the first concurrent calls of a key are admitted a little beyond the limit.
-//! Waiting calls leave a quarter of the concurrent calls to calls that do not wait. The concurrent calls of
-//! the queue API and the streams of events and logs also count for [their owner](super::owner_calls) on all
-//! endpoints together.
+//! Waiting calls leave a quarter of the concurrent calls to calls that do not wait. The concurrent
+//! calls of the queue API and the streams of events and logs also count for [their
+//! owner](super::owner_calls) on all endpoints together.
 //!
 //! **Bounds.** [`ENTRIES_MAX`] entries of about 260 bytes, and 60 for each further key; an entry is
-//! dropped once no call counts in it. Each owner has [a share](SharedBound) of them:
-//! an owner with 9,990 endpoints leaves entries to other owners. At the share or the bound a call that
-//! needs a new entry gets 503.
-//! **Cost.** One lock of a sixteenth of the entries, and one look into a hash map.
+//! dropped once no call counts in it. Each owner has [a share](SharedBound) of them: an owner with
+//! 9,990 endpoints leaves entries to other owners. At the share or the bound a call that needs a
+//! new entry gets 503. **Cost.** One lock of a sixteenth of the entries, and one look into a hash
+//! map.
 
 use std::collections::HashMap;
 use std::collections::hash_map;
@@ -44,8 +44,8 @@ use crate::limits::unauthenticated::AddressLimit;
 const ENTRIES_MAX: usize = 1 << 17;
 
 /// The first concurrent calls of a key are admitted although its owner's other keys hold all: up to
-/// this part of the limit, at least one. Otherwise one key with calls that last for minutes, such as
-/// event streams, would block the owner's other keys, which could not even cancel its jobs.
+/// this part of the limit, at least one. Otherwise one key with calls that last for minutes, such
+/// as event streams, would block the owner's other keys, which could not even cancel its jobs.
 const FIRST_OF_KEY_PART: u32 = 64;
 
 /// The owner's calls exceed the limit by at most this part of it, at least by one call.
@@ -354,7 +354,8 @@ struct CallsInFlight {
 pub(crate) struct ConcurrencyPermit {
     /// `None`: the operation has no cap.
     _of_operation: Option<OperationPermit>,
-    /// `None`: a call of the management API, which can take a key or an endpoint from the other calls.
+    /// `None`: a call of the management API, which can take a key or an endpoint from the other
+    /// calls.
     _of_owner: Option<OwnerCall>,
 }
 
@@ -399,7 +400,8 @@ impl RateLimiter {
     /// Counts a call of the queue API. `None`: the operation is not counted.
     ///
     /// # Errors
-    /// 429 when a limit or the owner's share is reached, with the time after which a call is admitted.
+    /// 429 when a limit or the owner's share is reached, with the time after which a call is
+    /// admitted.
     pub(crate) fn admit(
         &self,
         key: &ApiKey,

@@ -3,8 +3,9 @@
 //!
 //! **Bounds.** At most N calls in *any* ten seconds, and a little more than half of them in one
 //! burst. [`ADDRESSES_MAX`] addresses of about 100 bytes, which are dropped some seconds after
-//! their last call; at the bound all unauthenticated calls are refused, and quiet addresses are dropped
-//! each [`SWEEP_WHEN_FULL`]. An IPv6 address counts as its /64, which one caller usually has alone.
+//! their last call; at the bound all unauthenticated calls are refused, and quiet addresses are
+//! dropped each [`SWEEP_WHEN_FULL`]. An IPv6 address counts as its /64, which one caller usually
+//! has alone.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -25,8 +26,8 @@ use crate::answer::refusal::Refusal;
 /// Most addresses at one time.
 const ADDRESSES_MAX: usize = 100_000;
 
-/// The interval at which quiet addresses are dropped while there is no room for others: an address is quiet
-/// 20 ms after one call.
+/// The interval at which quiet addresses are dropped while there is no room for others: an address
+/// is quiet 20 ms after one call.
 const SWEEP_WHEN_FULL: Duration = Duration::from_millis(250);
 
 /// The limit of each address.

@@ -63,8 +63,8 @@ pub(crate) async fn backup(
     Ok(([(header::CONTENT_TYPE, "application/x-tar")], Body::from_stream(archive)))
 }
 
-/// Calls `write` on a thread of its own, and returns the archive for the client, or as much of it as the client reads
-/// until the deadline. Calls `on_received` when the client has taken all of it.
+/// Calls `write` on a thread of its own, and returns the archive for the client, or as much of it
+/// as the client reads until the deadline. Calls `on_received` when the client has taken all of it.
 fn send(
     write: impl FnOnce(&mut Pipe) -> io::Result<()> + Send + 'static,
     deadline: Instant,
@@ -85,9 +85,9 @@ fn send(
     pieces.map(Ok).chain(end(written, on_received))
 }
 
-/// The end of an archive: nothing after a whole one, and otherwise an error, so that the client sees a broken
-/// connection, not a shorter archive. The error does not need a place in the channel, which may be full, and a thread
-/// that panics sends no outcome: both end as an error.
+/// The end of an archive: nothing after a whole one, and otherwise an error, so that the client
+/// sees a broken connection, not a shorter archive. The error does not need a place in the channel,
+/// which may be full, and a thread that panics sends no outcome: both end as an error.
 fn end(
     written: oneshot::Receiver<io::Result<()>>,
     on_received: impl FnOnce(),
@@ -144,8 +144,8 @@ mod tests {
 
     use super::*;
 
-    /// The pieces that a client reads after the thread has ended, the error at their end, and whether the archive
-    /// counts as received.
+    /// The pieces that a client reads after the thread has ended, the error at their end, and
+    /// whether the archive counts as received.
     async fn read_late(
         deadline: Instant,
         write: impl FnOnce(&mut Pipe) -> io::Result<()> + Send + 'static,

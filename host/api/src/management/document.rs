@@ -1,6 +1,6 @@
-//! The document of one object that may be large: an endpoint and a template have up to a MiB of `env`,
-//! and an endpoint a schema. It is written on other threads than those that serve calls, as pages of
-//! lists are.
+//! The document of one object that may be large: an endpoint and a template have up to a MiB of
+//! `env`, and an endpoint a schema. It is written on other threads than those that serve calls, as
+//! pages of lists are.
 
 use axum::Json;
 use axum::response::{IntoResponse as _, Response};

@@ -1,13 +1,14 @@
-//! `GET /v1/events`: a stream of server-sent events, with the new values of endpoints and a notice for each job
-//! that has changed.
+//! `GET /v1/events`: a stream of server-sent events, with the new values of endpoints and a notice
+//! for each job that has changed.
 //!
-//! **Promise.** A reader gets the present state, not its history: events are made when the connection has
-//! taken the last one, so a slow reader gets fewer events and none is queued for it. Nothing is sent when
-//! nothing has changed, except a comment that keeps the connection alive.
-//! **Bounds.** [`TOPICS_MAX`] topics of a stream, [an hour](event_stream::STREAM_TIME_MAX) for a stream, and the limit
-//! `events` for the streams of an owner, those of log lines included.
-//! **Cost.** One [task](gristmill_control::Live) reads the values for all streams, and the events of the overview
-//! are [made once](crate::overview_events::OverviewEvents) for all streams of an owner.
+//! **Promise.** A reader gets the present state, not its history: events are made when the
+//! connection has taken the last one, so a slow reader gets fewer events and none is queued for it.
+//! Nothing is sent when nothing has changed, except a comment that keeps the connection alive.
+//! **Bounds.** [`TOPICS_MAX`] topics of a stream, [an hour](event_stream::STREAM_TIME_MAX) for a
+//! stream, and the limit `events` for the streams of an owner, those of log lines included.
+//! **Cost.** One [task](gristmill_control::Live) reads the values for all streams, and the events
+//! of the overview are [made once](crate::overview_events::OverviewEvents) for all streams of an
+//! owner.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -205,8 +206,8 @@ impl Reader {
         Ok(found.ok_or_else(missing)?.incarnation.clone())
     }
 
-    /// The next events, or a comment when there were none for a while. `None`: the key or the session is not
-    /// valid any more, or the host is stopping.
+    /// The next events, or a comment when there were none for a while. `None`: the key or the
+    /// session is not valid any more, or the host is stopping.
     async fn next(&mut self) -> Option<Vec<Bytes>> {
         let comment_at = Instant::now() + COMMENT_INTERVAL;
         loop {

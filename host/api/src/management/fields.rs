@@ -1,6 +1,6 @@
-//! The fields of bodies. A body with a field that its type does not have is refused, and the refusal
-//! names the field and those of the type: a misspelled field would otherwise be a setting that was
-//! silently not made.
+//! The fields of bodies. A body with a field that its type does not have is refused, and the
+//! refusal names the field and those of the type: a misspelled field would otherwise be a setting
+//! that was silently not made.
 //!
 //! Some fields have no effect and are accepted all the same ([`Unused`]): those that clients of the
 //! hosted service send for hardware, and those of an answer that only the host sets, so that a
@@ -35,8 +35,8 @@ pub(crate) enum Unused {
 
 /// The body of a management call. Its type refuses unknown fields.
 pub(crate) trait Body: DeserializeOwned + Send + 'static {
-    /// The use of a field that the type does not have; `None`: the body is refused. `brand` is part of
-    /// the name of a template's field.
+    /// The use of a field that the type does not have; `None`: the body is refused. `brand` is part
+    /// of the name of a template's field.
     fn unused(_name: &str, _brand: &str) -> Option<Unused> {
         None
     }

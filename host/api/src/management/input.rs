@@ -79,8 +79,8 @@ pub(crate) struct Parsed<T> {
 /// Parses the body, an object, as `T`.
 ///
 /// # Errors
-/// 400 that names the field which does not fit, or which `T` does not have; 401 when the caller's key was revoked or has
-/// expired, or its session has ended, while the body arrived.
+/// 400 that names the field which does not fit, or which `T` does not have; 401 when the caller's
+/// key was revoked or has expired, or its session has ended, while the body arrived.
 pub(crate) async fn json<T: Body>(
     state: &ApiState,
     caller: &ApiKey,

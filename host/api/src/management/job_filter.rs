@@ -19,7 +19,8 @@ use crate::answer::error::ApiError;
 use crate::request::query::Query;
 use crate::state::ApiState;
 
-/// The endpoints with these names, or all, if there are none: as far as the key sees them, each once.
+/// The endpoints with these names, or all, if there are none: as far as the key sees them, each
+/// once.
 ///
 /// # Errors
 /// That of `missing` for a named endpoint that the key does not see; 400 for more than

@@ -1,12 +1,14 @@
 //! `GET /v1/endpoints/{id}/logs`: the newest log lines of an endpoint's handlers, as an array, or
 //! as server-sent events that continue with new lines. The id of an event is the line's number; a
-//! client that returns with `Last-Event-ID` continues after it. An event without data has the number of the
-//! last line that was considered: a client that has received no line yet continues from there.
+//! client that returns with `Last-Event-ID` continues after it. An event without data has the
+//! number of the last line that was considered: a client that has received no line yet continues
+//! from there.
 //!
-//! **Bounds.** A stream counts with those of [events](super::events) for the limit `events` of its owner, since
-//! each line wakes all followers of its endpoint, and ends after [an hour](event_stream::STREAM_TIME_MAX).
-//! **Costs.** Lines that only the disk has are read apart from the threads that serve calls, and owners
-//! and their keys [take turns](crate::limits::checks): the files of one endpoint, up to 16 MiB by default.
+//! **Bounds.** A stream counts with those of [events](super::events) for the limit `events` of its
+//! owner, since each line wakes all followers of its endpoint, and ends after [an
+//! hour](event_stream::STREAM_TIME_MAX). **Costs.** Lines that only the disk has are read apart
+//! from the threads that serve calls, and owners and their keys [take
+//! turns](crate::limits::checks): the files of one endpoint, up to 16 MiB by default.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -142,10 +144,9 @@ fn follow(reader: Reader, query: LogQuery, permit: ConcurrencyPermit) -> Respons
 }
 
 impl Reader {
-    /// The present lines, or those that arrive within `wait`; empty after that time. The
-    /// query continues after them. `None`: the endpoint was deleted, and its id may have another owner
-    /// now; the key or the session is not valid any more; or the host is
-    /// stopping.
+    /// The present lines, or those that arrive within `wait`; empty after that time. The query
+    /// continues after them. `None`: the endpoint was deleted, and its id may have another owner
+    /// now; the key or the session is not valid any more; or the host is stopping.
     async fn next_lines(&self, query: &mut LogQuery, wait: Duration) -> Option<Vec<Arc<LogLine>>> {
         let until = Instant::now() + wait;
         loop {
@@ -172,8 +173,8 @@ impl Reader {
     }
 }
 
-/// The lines as events; if there are none, an event without data, which keeps the connection alive. All lines up
-/// to the number `up_to` were considered.
+/// The lines as events; if there are none, an event without data, which keeps the connection alive.
+/// All lines up to the number `up_to` were considered.
 fn events(lines: &[Arc<LogLine>], up_to: u64) -> Bytes {
     let mut text = vec![];
     for line in lines {

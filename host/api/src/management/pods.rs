@@ -20,8 +20,8 @@ use crate::request::query::{self, Query};
 /// An empty list; with `includeWorkers` the workers of the endpoints of the key's owner, with an
 /// admin key those of all owners.
 ///
-/// The workers that `workersMin` keeps and that no job has needed yet are not in the list: they have
-/// no id, and `health` counts them. There are no other Pods.
+/// The workers that `workersMin` keeps and that no job has needed yet are not in the list: they
+/// have no id, and `health` counts them. There are no other Pods.
 #[utoipa::path(
     get, path = "/pods", operation_id = "ListPods", tag = tag::ENDPOINTS,
     params(PodQuery, PageOfList),

@@ -48,7 +48,8 @@ pub(crate) async fn get(
     state.pages.write(&key, write).await
 }
 
-/// Submitted and failed jobs of all endpoints that the key sees, in the same windows, and how long attempts ran.
+/// Submitted and failed jobs of all endpoints that the key sees, in the same windows, and how long
+/// attempts ran.
 #[utoipa::path(
     get, path = "/series", operation_id = "ListSeries", tag = tag::ENDPOINTS,
     params(SeriesWindow),

@@ -1,9 +1,9 @@
 //! `/v1/networkvolumes/{id}/files`: the files of network volumes.
 //!
-//! **Bounds.** The body of a file is written while it arrives, and read while its client takes it: some
-//! hundred KiB of it are in memory, whatever its size. The volume and the disk bound the size.
-//! **Safety.** Content that a handler or another client wrote is sent as an attachment of bytes, which no
-//! browser shows as a page of this host.
+//! **Bounds.** The body of a file is written while it arrives, and read while its client takes it:
+//! some hundred KiB of it are in memory, whatever its size. The volume and the disk bound the size.
+//! **Safety.** Content that a handler or another client wrote is sent as an attachment of bytes,
+//! which no browser shows as a page of this host.
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Path, Request};

@@ -1,10 +1,11 @@
 //! `GET /metrics`: the host's counters in the OpenMetrics text format, which Prometheus reads. They
-//! cover all owners, so only the operator's keys may read them, with the scope `metrics` or `manage`.
-//! A [listener of its own](private_routes) serves the same text without a key.
+//! cover all owners, so only the operator's keys may read them, with the scope `metrics` or
+//! `manage`. A [listener of its own](private_routes) serves the same text without a key.
 //!
 //! `prometheus-client` writes the text: it escapes, and adds the endings of units and counters. The
 //! host's values are read when a collector calls, and those of endpoints are plain numbers
-//! ([`endpoint_metrics`](gristmill_core::metrics::endpoint)), so metrics cost a job some ten additions.
+//! ([`endpoint_metrics`](gristmill_core::metrics::endpoint)), so metrics cost a job some ten
+//! additions.
 //!
 //! A host that stands by has no jobs and endpoints: its own listener serves the values of
 //! [its machine](of_machine) alone ([`StandbyMetrics`]).
@@ -99,7 +100,8 @@ fn in_open_metrics(text: String) -> Response {
     ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response()
 }
 
-/// The present values of the whole host. The encoder adds the ending `_total` to the name of a counter.
+/// The present values of the whole host. The encoder adds the ending `_total` to the name of a
+/// counter.
 fn registry(
     counters: &HostCounters,
     waiting_calls: u64,

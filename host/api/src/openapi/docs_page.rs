@@ -1,12 +1,13 @@
 //! `GET /v1/docs`: the OpenAPI document as an interactive page. The program contains everything
-//! that the page needs (Swagger UI: 1.2 MB compressed, 4.3 MB otherwise); the page loads nothing from
-//! other hosts, and works without a network. Like the document, it needs no key.
+//! that the page needs (Swagger UI: 1.2 MB compressed, 4.3 MB otherwise); the page loads nothing
+//! from other hosts, and works without a network. Like the document, it needs no key.
 //!
 //! The page refers to its files by relative paths, because a proxy may add a path prefix. They
 //! begin at `/v1/docs/`, so the page at `/v1/docs` names that as its base.
 //!
-//! Clients that accept gzip get the files as they are in the program. For others, the host decompresses a file
-//! once and keeps it, since each client may ask for it again and again: 4.3 MB of memory at most.
+//! Clients that accept gzip get the files as they are in the program. For others, the host
+//! decompresses a file once and keeps it, since each client may ask for it again and again: 4.3 MB
+//! of memory at most.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,11 +1,12 @@
-//! The part of the OpenAPI document that a caller with a key sees: `run` and `runsync` of each endpoint whose
-//! handler has an input schema, with that schema, so that generated clients have the type of each input.
+//! The part of the OpenAPI document that a caller with a key sees: `run` and `runsync` of each
+//! endpoint whose handler has an input schema, with that schema, so that generated clients have the
+//! type of each input.
 //!
 //! **Bounds.** [`ADDED_BYTES_MAX`] for the operations and their schemas as they are written, in the
 //! order of the endpoints' ids. The first endpoint that has no room and all after it are left out;
 //! [`LEFT_OUT`] names up to [`LEFT_OUT_MAX`] of them. The memory is some times the answer.
-//! **Cost.** Up to some 20 ms for a caller that sees such endpoints, apart from the threads that serve
-//! calls, and nothing for others.
+//! **Cost.** Up to some 20 ms for a caller that sees such endpoints, apart from the threads that
+//! serve calls, and nothing for others.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -128,8 +128,8 @@ pub(crate) fn refuse_unknown_query(paths: &mut Paths) {
     }
 }
 
-/// Documents that the calls need a key with this scope in either form, and the refusals of the admission
-/// layer.
+/// Documents that the calls need a key with this scope in either form, and the refusals of the
+/// admission layer.
 pub(crate) fn document_admission(paths: &mut Paths, scope: Scope) {
     let refused = [
         ErrorCode::Unauthorized,
@@ -241,8 +241,8 @@ fn events() -> Content {
     Content::new(Some(ObjectBuilder::new().schema_type(Type::String).description(Some(text))))
 }
 
-/// Documents that the answers which the host writes by hand have no further fields. Clients read such
-/// answers of newer hosts too, so the types themselves accept further fields.
+/// Documents that the answers which the host writes by hand have no further fields. Clients read
+/// such answers of newer hosts too, so the types themselves accept further fields.
 fn show_closed(document: &mut OpenApi) {
     let Some(components) = &mut document.components else { return };
     for name in [StatusDocument::name(), StreamChunk::name(), StreamPage::name()] {
@@ -252,8 +252,8 @@ fn show_closed(document: &mut OpenApi) {
     }
 }
 
-/// Documents that objects without documented fields may have any. Some generators of clients take the
-/// absence of this sentence for an object that is always empty. Removes defaults that are null.
+/// Documents that objects without documented fields may have any. Some generators of clients take
+/// the absence of this sentence for an object that is always empty. Removes defaults that are null.
 fn show_open(document: &mut OpenApi) {
     let components = document.components.iter_mut().flat_map(|all| all.schemas.values_mut());
     components.for_each(open);

@@ -44,8 +44,8 @@ sets! {
     VolumeRefused: Conflict QuotaExceeded DiskFull;
     /// Another backup is being made, the data is in a database, or the host ends.
     BackupRefused: BadRequest NotImplemented Unavailable;
-    /// The key of stored secrets is being replaced already, several hosts share it, or its file cannot be
-    /// replaced.
+    /// The key of stored secrets is being replaced already, several hosts share it, or its file
+    /// cannot be replaced.
     RotationRefused: Conflict NotImplemented DiskFull Unavailable;
     /// The submission's key was used with another operation or body.
     KeyReused: IdempotencyMismatch;

@@ -1,8 +1,8 @@
 //! Large results, from the store into answers.
 //!
 //! **Bounds.** A result of more than 64 KiB waits for its memory, fairly among keys; see
-//! [`in_flight`](crate::limits::in_flight). The store and [`Jobs`] read and join it on threads that may
-//! block.
+//! [`in_flight`](crate::limits::in_flight). The store and [`Jobs`] read and join it on threads that
+//! may block.
 
 use axum::response::Response;
 use gristmill_core::access::key::ApiKey;
@@ -36,8 +36,8 @@ pub(crate) async fn document_with_input(
 /// The answer with the document of a job.
 ///
 /// # Errors
-/// Those of the store; 404 when the job was deleted meanwhile; 503 when there is no memory for the output
-/// for ten seconds.
+/// Those of the store; 404 when the job was deleted meanwhile; 503 when there is no memory for the
+/// output for ten seconds.
 pub(crate) async fn document(
     state: &ApiState,
     key: &ApiKey,

@@ -1,5 +1,6 @@
 //! `/stream` as server-sent events: one event for each chunk, then one event `end` with the final
-//! status, or `deleted` if the job is deleted meanwhile. A reader that returns with `Last-Event-ID` continues after that chunk.
+//! status, or `deleted` if the job is deleted meanwhile. A reader that returns with `Last-Event-ID`
+//! continues after that chunk.
 //!
 //! The id of an event names the attempt and the chunk's index, such as `2-30`; ids of the first
 //! attempt are the index alone. Each attempt has a stream of its own. A reader whose position is in
@@ -117,8 +118,8 @@ struct Reader {
 }
 
 impl Reader {
-    /// The next page, or none when the job was deleted. `None` when the key is not valid any more, or the
-    /// host is stopping: the connection then ends without an event `end`.
+    /// The next page, or none when the job was deleted. `None` when the key is not valid any more,
+    /// or the host is stopping: the connection then ends without an event `end`.
     async fn look(&self, at: StreamPosition) -> Option<Option<StreamPage>> {
         self.delivered(at).await;
         self.key.check().ok()?;

@@ -63,8 +63,8 @@ impl Submission {
     }
 }
 
-/// The fields of [`gristmill_wire::queue::Submission`] as JSON text, so that an error names the field
-/// that does not fit.
+/// The fields of [`gristmill_wire::queue::Submission`] as JSON text, so that an error names the
+/// field that does not fit.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Body<'a> {

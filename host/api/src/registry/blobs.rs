@@ -64,8 +64,8 @@ pub(super) async fn add(
     Ok(answer::under_way(StatusCode::ACCEPTED, &name, taken.id, taken.len()))
 }
 
-/// Ends an upload, with its last piece if there is a body. If this is its only piece, a failure ends
-/// the upload, too: the client would repeat the whole body, which cannot follow a part of it.
+/// Ends an upload, with its last piece if there is a body. If this is its only piece, a failure
+/// ends the upload, too: the client would repeat the whole body, which cannot follow a part of it.
 pub(super) async fn finish(
     RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, upload)): Path<(String, String)>,
@@ -211,8 +211,8 @@ async fn append(
     while let Some(piece) = pieces.next().await? {
         taken.append(piece).await.map_err(ApiError::from)?;
     }
-    // Only now is the size of a chunked body known; in an upload in pieces its bytes stay, like those
-    // of a body that ended early.
+    // Only now is the size of a chunked body known; in an upload in pieces its bytes stay, like
+    // those of a body that ended early.
     wrong_size(taken.len() - there)
 }
 

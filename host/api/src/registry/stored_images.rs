@@ -13,8 +13,8 @@ use crate::answer::error::ApiError;
 use crate::answer::wire_time::rfc3339_shortest;
 use crate::state::ApiState;
 
-/// The first finding among the manifests of a name, which may be 10,000: searched apart from the threads
-/// that serve calls, when it is the caller's turn.
+/// The first finding among the manifests of a name, which may be 10,000: searched apart from the
+/// threads that serve calls, when it is the caller's turn.
 pub(super) async fn find<T: Send + 'static>(
     state: &ApiState,
     caller: &ApiKey,

@@ -1,5 +1,5 @@
-//! One range of bytes, by which a client continues a download: the headers `Range` and `If-Range`, as
-//! [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110#section-14) defines them.
+//! One range of bytes, by which a client continues a download: the headers `Range` and `If-Range`,
+//! as [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110#section-14) defines them.
 
 use std::ops::Range;
 
@@ -49,7 +49,8 @@ fn parse(range: &str, bytes: u64) -> Option<Part> {
     Some(if part.is_empty() { Part::Unsatisfiable } else { Part::Bytes(part) })
 }
 
-/// A decimal number. A number above 2^64 counts as 2^64 - 1, which is beyond the end of each content.
+/// A decimal number. A number above 2^64 counts as 2^64 - 1, which is beyond the end of each
+/// content.
 fn number(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u64::MAX))

@@ -1,9 +1,11 @@
-//! Refuses query parameters that a call does not have, or has once only. A misspelt parameter would otherwise be a
-//! filter or a check that was silently left out: `dryRun` in a deletion, for example, would not keep it from deleting.
-//! The same holds for the second value of a parameter that has one.
+//! Refuses query parameters that a call does not have, or has once only. A misspelt parameter would
+//! otherwise be a filter or a check that was silently left out: `dryRun` in a deletion, for
+//! example, would not keep it from deleting. The same holds for the second value of a parameter
+//! that has one.
 //!
-//! The parameters of a call are those of its documentation, so a parameter that is not documented is refused.
-//! The calls of the contract's queue API have no such check, since SDKs may send more parameters.
+//! The parameters of a call are those of its documentation, so a parameter that is not documented
+//! is refused. The calls of the contract's queue API have no such check, since SDKs may send more
+//! parameters.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -53,7 +55,8 @@ impl KnownQuery {
     /// Checks the query of a call; a route without known parameters accepts each query.
     ///
     /// # Errors
-    /// 400 that names the parameter that is unknown, with those of the call, or that is given twice.
+    /// 400 that names the parameter that is unknown, with those of the call, or that is given
+    /// twice.
     pub(crate) fn check(call: &Parts) -> Result<(), ApiError> {
         let Some(known) = call.extensions.get::<Self>() else { return Ok(()) };
         known.check_query(call.uri.query().unwrap_or_default())

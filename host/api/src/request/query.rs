@@ -120,8 +120,8 @@ impl<'a> Query<'a> {
     }
 }
 
-/// A flag in a query: `true` or `false` in any case, or absent. With several names, it is set if one
-/// of them is true.
+/// A flag in a query: `true` or `false` in any case, or absent. With several names, it is set if
+/// one of them is true.
 pub(crate) fn flag(query: &str, names: &[&str]) -> Result<bool, ApiError> {
     let given = url::form_urlencoded::parse(query.as_bytes())
         .filter(|(name, _)| names.contains(&name.as_ref()));

@@ -56,15 +56,15 @@ pub(crate) struct BuildOptions {
     /// The engine inside the component, for JavaScript [default: quickjs].
     #[arg(long, value_enum)]
     engine: Option<Engine>,
-    /// Whether the component got the schema of a file, `input-schema` of the project. This is a note of the
-    /// last build, and changes nothing at the next one.
+    /// Whether the component got the schema of a file, `input-schema` of the project. This is a
+    /// note of the last build, and changes nothing at the next one.
     #[arg(skip)]
     pub(crate) has_schema_of_file: bool,
 }
 
 impl BuildOptions {
-    /// The options with which the project's component was built, so that a later command can build it
-    /// again in the same way.
+    /// The options with which the project's component was built, so that a later command can build
+    /// it again in the same way.
     pub(crate) fn of_last_build(project: &Project) -> Self {
         let kept = fs::read(Self::path(project)).ok();
         kept.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
@@ -123,8 +123,8 @@ pub(crate) fn open(dir: Option<&Path>) -> anyhow::Result<Project> {
     })
 }
 
-/// Builds a project's component. Its file gets the time at which the build began, so that a source which
-/// changes during the build is newer.
+/// Builds a project's component. Its file gets the time at which the build began, so that a source
+/// which changes during the build is newer.
 ///
 /// # Errors
 /// [`Missing`] when a tool is not installed; or the failure of the build, which the toolchain has
@@ -157,8 +157,8 @@ pub(crate) async fn build(project: &Project, options: &BuildOptions) -> anyhow::
     Ok(Built { path, component, took: started.elapsed() })
 }
 
-/// Runs the toolchain of the project's language, which writes `output`. Returns the time of a file that was
-/// created before the toolchain read a source.
+/// Runs the toolchain of the project's language, which writes `output`. Returns the time of a file
+/// that was created before the toolchain read a source.
 async fn run_toolchain(
     project: &Project,
     options: &BuildOptions,
@@ -171,8 +171,9 @@ async fn run_toolchain(
         Language::Rust => {
             let profile = options.profile.as_deref().unwrap_or("release");
             let mut built = rust::build(dir, profile).await?;
-            // Cargo itself writes this source if a dependency is new. A second run compiles nothing unless a
-            // source has changed, and leaves the file as it is, so that the component is not older than it.
+            // Cargo itself writes this source if a dependency is new. A second run compiles nothing
+            // unless a source has changed, and leaves the file as it is, so that the component is
+            // not older than it.
             let lock = dir.join("Cargo.lock").metadata();
             if lock.is_ok_and(|lock| is_changed_since(&lock, began)) {
                 began = file_time(parent)?;
@@ -193,8 +194,8 @@ async fn run_toolchain(
     Ok(began)
 }
 
-/// The time that a new file in a directory has. The clock of the system is ahead of it, by up to 10 ms on
-/// Linux, and a file on a network has the time of its server.
+/// The time that a new file in a directory has. The clock of the system is ahead of it, by up to 10
+/// ms on Linux, and a file on a network has the time of its server.
 fn file_time(dir: &Path) -> anyhow::Result<SystemTime> {
     let time = tempfile::tempfile_in(dir).and_then(|file| file.metadata()?.modified());
     time.with_context(|| format!("cannot create a file in {}", dir.display()))

@@ -66,8 +66,8 @@ impl std::fmt::Debug for DevHook {
     }
 }
 
-/// Carries out `gristmill dev`. `serve` runs a host at a loopback address on a data directory, until its hook or a
-/// signal ends it.
+/// Carries out `gristmill dev`. `serve` runs a host at a loopback address on a data directory,
+/// until its hook or a signal ends it.
 ///
 /// # Errors
 /// Faults of the project that no change of it can remove, and those of `serve`.

@@ -1,8 +1,9 @@
 //! Detects changes of a project's sources.
 //!
 //! Directories are watched one by one, so that directories with thousands of generated files (build
-//! results, packages, caches) cost nothing. Changes that occur together are reported as one. Changes
-//! of files that git ignores are not reported; to find out, git runs once for each change, in some 5 ms.
+//! results, packages, caches) cost nothing. Changes that occur together are reported as one.
+//! Changes of files that git ignores are not reported; to find out, git runs once for each change,
+//! in some 5 ms.
 //!
 //! A build, or the output of `dev` in a file of the project, may change a file each time, so that
 //! builds would never end. A file that starts a build without effect starts no second one: see
@@ -73,9 +74,9 @@ impl Changes {
     /// Waits for a change, and for the end of the changes that occur with it. Returns the first
     /// path that still exists, since editors write another file and then rename it.
     ///
-    /// `had_effect` says whether the build since the last call made another component. If it did not,
-    /// a repeated change of a file that started it is not reported, until a build has an effect;
-    /// files with code are always reported.
+    /// `had_effect` says whether the build since the last call made another component. If it did
+    /// not, a repeated change of a file that started it is not reported, until a build has an
+    /// effect; files with code are always reported.
     ///
     /// # Errors
     /// When the system stops watching.
@@ -133,7 +134,8 @@ impl Changes {
 
     /// The source of an event, if it is a change of a source; the project, if events are missing.
     fn source(&self, event: Event) -> Option<PathBuf> {
-        // The system had no room for all events, such as after a change of the branch, and names no path.
+        // The system had no room for all events, such as after a change of the branch, and names no
+        // path.
         if event.need_rescan() {
             return Some(self.root.clone());
         }
@@ -150,8 +152,9 @@ impl Changes {
         path.strip_prefix(&self.root).is_ok_and(is_source) && !path.starts_with(&self.data_dir)
     }
 
-    /// Watches a directory and those below it. An already watched directory stays watched, and a directory
-    /// that was deleted meanwhile needs no watch: builds and editors delete directories at any time.
+    /// Watches a directory and those below it. An already watched directory stays watched, and a
+    /// directory that was deleted meanwhile needs no watch: builds and editors delete directories
+    /// at any time.
     fn watch(&mut self, dir: &Path) -> anyhow::Result<()> {
         match self.watcher.watch(dir, RecursiveMode::NonRecursive) {
             Err(error) if is_missing(&error) && dir != self.root => return Ok(()),
@@ -168,8 +171,8 @@ impl Changes {
     }
 }
 
-/// The paths that git ignores in this project: none without git, without a repository, or if the whole
-/// project is ignored, such as one in the directory of build results of another.
+/// The paths that git ignores in this project: none without git, without a repository, or if the
+/// whole project is ignored, such as one in the directory of build results of another.
 async fn ignored_by_git(dir: &Path, paths: &[PathBuf]) -> HashSet<PathBuf> {
     let own = dir.join(FILE_NAME);
     let ask = async {

@@ -52,8 +52,8 @@ impl Bench {
     /// at one time, and more wait.
     ///
     /// # Errors
-    /// When limits exclude each other, the component cannot run here, or the volume's directory cannot be
-    /// used.
+    /// When limits exclude each other, the component cannot run here, or the volume's directory
+    /// cannot be used.
     pub(crate) async fn open(
         component: Bytes,
         settings: LocalSettings,
@@ -105,8 +105,8 @@ impl Bench {
         Duration::from_millis(job.timeout_ms.unwrap_or(self.timeout_ms))
     }
 
-    /// Runs one job to its end. An input that a host would refuse, by the schema of the component, fails the
-    /// job.
+    /// Runs one job to its end. An input that a host would refuse, by the schema of the component,
+    /// fails the job.
     pub(crate) async fn perform(
         &self,
         job: LocalJob,

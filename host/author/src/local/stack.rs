@@ -35,11 +35,13 @@ pub(crate) fn describe_stack(stack: &[StackCall]) -> Vec<String> {
     lines
 }
 
-/// The beginnings of names of functions that no author wrote, inside of a panic and around the handler.
+/// The beginnings of names of functions that no author wrote, inside of a panic and around the
+/// handler.
 const OF_LIBRARIES: [&str; 7] =
     ["std::", "core::", "alloc::", "gristmill_sdk::", "rust_begin_unwind", "rust_panic", "__rust"];
 
-/// The part of a stack from the author's innermost call to the outermost one; all of it if there is none.
+/// The part of a stack from the author's innermost call to the outermost one; all of it if there is
+/// none.
 fn of_author(stack: &[StackCall]) -> &[StackCall] {
     let is_author = |call: &StackCall| {
         call.source_name().is_some_and(|name| {

@@ -29,8 +29,8 @@ pub struct NewArgs {
     /// The name of the handler, its package and its endpoint.
     #[arg(value_parser = name)]
     name: String,
-    /// The language: rust, python, js (or javascript), or typescript (or ts). The last two write the
-    /// same project, whose handler is in TypeScript.
+    /// The language: rust, python, js (or javascript), or typescript (or ts). The last two write
+    /// the same project, whose handler is in TypeScript.
     #[arg(long, value_enum)]
     lang: NewLanguage,
     /// The directory to create; it must be empty or not exist [default: ./NAME].

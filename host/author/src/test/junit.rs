@@ -8,8 +8,8 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::report::{Failure, Outcome, Verdict};
 
-/// Writes the file. `suite` is the name of the tested handler or endpoint. A case that could not run, and ended
-/// the run, is an error; the cases behind it are left out.
+/// Writes the file. `suite` is the name of the tested handler or endpoint. A case that could not
+/// run, and ended the run, is an error; the cases behind it are left out.
 ///
 /// # Errors
 /// Errors of the file system.

@@ -40,9 +40,9 @@ const JOBS: Bounds = Bounds { min: 1, default: 1, max: 256 };
 /// Run a handler's test cases.
 ///
 /// The file of cases has {"tests":[{"name","input","expected_output","timeout"}]};
-/// docs/guides/test-and-dev.md lists all expectations. Each case runs in its own sandbox, like a job
-/// of `gristmill run`; a case without expectations passes when its job completes. Exits with 1 when
-/// a case failed.
+/// docs/guides/test-and-dev.md lists all expectations. Each case runs in its own sandbox, like a
+/// job of `gristmill run`; a case without expectations passes when its job completes. Exits with 1
+/// when a case failed.
 #[derive(Debug, Args)]
 pub struct TestArgs {
     /// The handler: a WebAssembly component, or a directory with a gristmill.toml [default: the
@@ -177,8 +177,8 @@ impl Suite {
     }
 }
 
-/// Runs the cases, and shows each result in the order of the file. Ends at the first case that cannot run; then
-/// `stop` fires, and cases on an endpoint cancel their jobs.
+/// Runs the cases, and shows each result in the order of the file. Ends at the first case that
+/// cannot run; then `stop` fires, and cases on an endpoint cancel their jobs.
 async fn perform_all<'a>(
     target: &TestTarget,
     chosen: &[(usize, &'a Case)],
@@ -212,7 +212,8 @@ async fn perform_all<'a>(
     Performed { outcomes, failure: None }
 }
 
-/// Writes and prints the results, also when the run ended early: the results so far may have taken long.
+/// Writes and prints the results, also when the run ended early: the results so far may have taken
+/// long.
 ///
 /// # Errors
 /// The failure of the run, and else the first of the results that could not be written.

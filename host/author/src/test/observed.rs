@@ -5,8 +5,8 @@ use gristmill_core::job::state::JobStatus;
 use gristmill_core::limits::OUTPUT_BYTES_MAX;
 use gristmill_core::runtime::StackCall;
 
-/// Most bytes of a job's chunks that are kept, since cases run concurrently: no output may be larger than half
-/// of it, so that a list of chunks that is an output is always kept.
+/// Most bytes of a job's chunks that are kept, since cases run concurrently: no output may be
+/// larger than half of it, so that a list of chunks that is an output is always kept.
 pub(super) const CHUNKS_BYTES_MAX: usize = 2 * OUTPUT_BYTES_MAX;
 
 /// The end of a job, wherever it ran.

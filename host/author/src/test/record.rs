@@ -12,21 +12,23 @@ use serde_json::Value;
 
 use super::cases::CaseFile;
 
-/// Checks that a file of cases with this output can be read. The host passes an output on without parsing it,
-/// while an expectation is parsed.
+/// Checks that a file of cases with this output can be read. The host passes an output on without
+/// parsing it, while an expectation is parsed.
 ///
 /// # Errors
-/// The reason why not: a lone surrogate, a number beyond the range of a double, or more than 126 levels.
+/// The reason why not: a lone surrogate, a number beyond the range of a double, or more than 126
+/// levels.
 pub(super) fn check(output: &Json) -> Result<(), serde_json::Error> {
     // In the file it is one level deeper than alone, as in this list.
     serde_json::from_str::<Value>(&format!("[{}]", output.as_str())).map(drop)
 }
 
-/// Writes the outputs of cases, given by their indices in the file, into the file. Without outputs nothing is
-/// written. Each output must have passed [`check`].
+/// Writes the outputs of cases, given by their indices in the file, into the file. Without outputs
+/// nothing is written. Each output must have passed [`check`].
 ///
 /// # Errors
-/// When the file was changed since it was read, and errors of the file system; then the file is unchanged.
+/// When the file was changed since it was read, and errors of the file system; then the file is
+/// unchanged.
 pub(super) fn record(file: &CaseFile, outputs: &[(usize, Json)]) -> anyhow::Result<()> {
     if outputs.is_empty() {
         return Ok(());

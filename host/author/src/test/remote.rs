@@ -16,15 +16,17 @@ use tokio_util::sync::CancellationToken;
 use super::cases::Case;
 use super::observed::{Observed, ObservedChunks};
 
-/// How long an interrupted case waits for the answer to its submission: only the answer has the id of the job.
+/// How long an interrupted case waits for the answer to its submission: only the answer has the id
+/// of the job.
 const SUBMISSION_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// How long it waits for the answer to the cancel of its job.
 const CANCEL_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Submits a case's job and waits for its end; `None` if `stop` fires before. While the host refuses the job for
-/// a reason that passes, such as its limits for calls, the case waits: a file may have more cases than those
-/// admit. A job that is left before its end is cancelled, if the host answers within a second.
+/// Submits a case's job and waits for its end; `None` if `stop` fires before. While the host
+/// refuses the job for a reason that passes, such as its limits for calls, the case waits: a file
+/// may have more cases than those admit. A job that is left before its end is cancelled, if the
+/// host answers within a second.
 ///
 /// # Errors
 /// When the host refuses the job, or cannot be reached.
@@ -111,8 +113,8 @@ async fn until_end(
     })
 }
 
-/// The end of a case whose input does not fit the schema of the deployed handler: the same as here, where a
-/// sandbox checks it.
+/// The end of a case whose input does not fit the schema of the deployed handler: the same as here,
+/// where a sandbox checks it.
 fn refused_input(error: &ClientError) -> Option<Observed> {
     let refusal = error.refusal().filter(|refusal| refusal.status == 400)?;
     let sentence = refusal.message.clone().filter(|sentence| sentence.starts_with("`input"))?;

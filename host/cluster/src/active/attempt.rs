@@ -1,8 +1,8 @@
 //! An attempt on a runner, seen from the active host.
 //!
-//! **Promise.** It ends shortly after its deadline or its stop, whatever the runner does. An attempt whose runner is
-//! lost ends as [`AttemptEnd::HostLost`]; an attempt that no runner has begun ends as stopped, so that its job waits
-//! again and no crash is counted.
+//! **Promise.** It ends shortly after its deadline or its stop, whatever the runner does. An
+//! attempt whose runner is lost ends as [`AttemptEnd::HostLost`]; an attempt that no runner has
+//! begun ends as stopped, so that its job waits again and no crash is counted.
 
 use std::future;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use crate::messages::{Answer, Answered, Call, FromRunner, Order, Report, Stop, T
 /// Time after a deadline, or a stop, in which the runner ends the attempt and reports its usage.
 const END_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// Time for the end of the answer after its last message: without it the connection would have to reset the
-/// request.
+/// Time for the end of the answer after its last message: without it the connection would have to
+/// reset the request.
 const LAST_BYTES: Duration = Duration::from_millis(100);
 
 /// Runs an attempt in the sandbox of a runner.
@@ -82,7 +82,8 @@ pub(crate) async fn perform(
                 let _ = orders.send(&ToRunner { order: Some(Order::Answer(answer)) });
                 continue;
             }
-            // The next message waits until the store has taken the chunks, and so does the handler then.
+            // The next message waits until the store has taken the chunks, and so does the handler
+            // then.
             received = reports.next::<FromRunner>(), if begun.emitting.is_none() => received,
         };
         let report = match received {
@@ -104,8 +105,8 @@ pub(crate) async fn perform(
             }
             Ok(Taken::Ended(report)) => {
                 if !is_stopped && matches!(report.end, AttemptEnd::Stopped) {
-                    // The runner is about to end, and would stop every further attempt: it has no others to run,
-                    // so that it would be chosen again and again.
+                    // The runner is about to end, and would stop every further attempt: it has no
+                    // others to run, so that it would be chosen again and again.
                     debug!("the host {} stops its attempts", link.name());
                     link.close();
                 }

@@ -1,7 +1,7 @@
 //! The choice of a host for an attempt.
 //!
-//! The host itself is first while it has an idle core, since an attempt on another host takes a round trip.
-//! Then the hosts are ordered by their attempts for each core.
+//! The host itself is first while it has an idle core, since an attempt on another host takes a
+//! round trip. Then the hosts are ordered by their attempts for each core.
 
 /// How busy a host is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +74,8 @@ mod tests {
             }
             for one in &hosts {
                 for other in &hosts[1..] {
-                    // No runner has a core's attempt more than another host, except the host itself.
+                    // No runner has a core's attempt more than another host, except the host
+                    // itself.
                     prop_assert!(other.running * one.cores <= (one.running + 1) * other.cores + one.cores * other.cores);
                 }
             }

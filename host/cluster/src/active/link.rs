@@ -91,7 +91,8 @@ pub(crate) enum LinkError {
 }
 
 impl Link {
-    /// Greets a runner. Returns the connection, and a future that resolves to the reason of its end.
+    /// Greets a runner. Returns the connection, and a future that resolves to the reason of its
+    /// end.
     pub(crate) async fn open<IO>(
         io: IO,
         peer: SocketAddr,
@@ -166,8 +167,8 @@ impl Link {
         self.is_closed.store(true, Ordering::Release);
     }
 
-    /// Sends a request, and returns the head of the answer. An error means that the runner has not begun to
-    /// answer it.
+    /// Sends a request, and returns the head of the answer. An error means that the runner has not
+    /// begun to answer it.
     pub(crate) async fn send(
         &self,
         path: &str,
@@ -176,8 +177,8 @@ impl Link {
         send(&self.requests, path, body).await
     }
 
-    /// The runner for this deployment, if it is ready there. Otherwise begins to make it ready. A network volume
-    /// belongs to the active host, so its jobs run there.
+    /// The runner for this deployment, if it is ready there. Otherwise begins to make it ready. A
+    /// network volume belongs to the active host, so its jobs run there.
     pub(crate) fn prepared(
         self: &Arc<Self>,
         site: &Arc<Site>,
@@ -229,12 +230,14 @@ impl Link {
         None
     }
 
-    /// Makes the deployment with this number ready again before its next attempt: the runner does not know it.
+    /// Makes the deployment with this number ready again before its next attempt: the runner does
+    /// not know it.
     pub(crate) fn forget(&self, number: u64) {
         self.deployments.lock().retain(|_, known| known.number != number);
     }
 
-    /// Ends the idle instances of an endpoint there, unless they belong to its `current` deployment.
+    /// Ends the idle instances of an endpoint there, unless they belong to its `current`
+    /// deployment.
     pub(crate) fn retire(
         self: &Arc<Self>,
         endpoint: &EndpointId,

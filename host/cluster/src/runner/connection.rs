@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 /// Opens the sandboxes of this host, and receives the records of components.
 #[async_trait]
 pub trait RuntimeSource: Send + Sync + std::fmt::Debug {
-    /// The runtime of this host, which the first call opens. The files of components without a record are
-    /// removed then.
+    /// The runtime of this host, which the first call opens. The files of components without a
+    /// record are removed then.
     ///
     /// # Errors
     /// The reason why it cannot be opened.
@@ -26,7 +26,8 @@ pub trait RuntimeSource: Send + Sync + std::fmt::Debug {
     /// Adds the record of a component.
     fn add(&self, component: Component);
 
-    /// Removes the records and files of components that were deleted. Called after each new deployment.
+    /// Removes the records and files of components that were deleted. Called after each new
+    /// deployment.
     async fn prune(&self);
 }
 

@@ -1,7 +1,7 @@
 //! The side of a runner: it serves the attempts that the active host sends over one connection.
 //!
-//! **Its end.** [`Runner::serve`] ends with the connection, and with it all attempts: without the active host
-//! their results cannot be stored. A drain lets attempts end, and takes no new ones.
+//! **Its end.** [`Runner::serve`] ends with the connection, and with it all attempts: without the
+//! active host their results cannot be stored. A drain lets attempts end, and takes no new ones.
 
 mod attempt;
 mod connection;
@@ -35,8 +35,8 @@ impl Runner {
         Arc::new(Self { settings, source, stop: CancellationToken::new() })
     }
 
-    /// Serves a connection to the active host until that ends. After `drain` fires it takes no more attempts,
-    /// and ends when the last one has ended.
+    /// Serves a connection to the active host until that ends. After `drain` fires it takes no more
+    /// attempts, and ends when the last one has ended.
     ///
     /// # Errors
     /// Why the connection was lost.
@@ -150,8 +150,8 @@ impl Connection {
     }
 }
 
-/// Removes the deployments of an endpoint up to `last`, and returns its newest other one: the message may arrive
-/// after the next deployment is ready.
+/// Removes the deployments of an endpoint up to `last`, and returns its newest other one: the
+/// message may arrive after the next deployment is ready.
 fn end_use(
     deployments: &mut HashMap<u64, Arc<Deployment>>,
     endpoint: &EndpointId,

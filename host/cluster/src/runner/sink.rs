@@ -1,7 +1,8 @@
 //! The output of an attempt on its way to the active host.
 //!
-//! **Bounds.** An emit, and the end of a request, waits while a MiB of these waits for the connection. A progress
-//! value replaces the one that was not sent yet. The runtime limits the log lines of an attempt.
+//! **Bounds.** An emit, and the end of a request, waits while a MiB of these waits for the
+//! connection. A progress value replaces the one that was not sent yet. The runtime limits the log
+//! lines of an attempt.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! An active host and its runners in one process, over the real protocol. Their runtimes do what the input of an
-//! attempt says.
+//! An active host and its runners in one process, over the real protocol. Their runtimes do what
+//! the input of an attempt says.
 
 #![allow(
     clippy::unwrap_used,
@@ -420,8 +420,8 @@ async fn an_endpoint_that_changes_often_runs_its_newest_deployment() {
     }
 }
 
-/// Whether no runner takes an attempt of the endpoint. The first calls of a new deployment only prepare it, so they
-/// are repeated for much longer than that takes here.
+/// Whether no runner takes an attempt of the endpoint. The first calls of a new deployment only
+/// prepare it, so they are repeated for much longer than that takes here.
 async fn is_never_reserved(active: &Active, endpoint: &str) -> bool {
     for _ in 0..40 {
         if active.runtime.try_reserve(&active.deployment(endpoint)).is_some() {

@@ -58,11 +58,12 @@ pub struct EndpointOptions {
     /// repeated. Replaces all hosts of an earlier deploy.
     #[arg(long = "allow-host", value_name = "HOST")]
     allowed_hosts: Vec<HostPattern>,
-    /// Adds the traceparent of the job to the handler's requests and to the webhook [default: false].
+    /// Adds the traceparent of the job to the handler's requests and to the webhook [default:
+    /// false].
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     propagate_traces: Option<bool>,
-    /// An endpoint of the same owner that the handler may submit jobs to; may be repeated. Replaces all
-    /// endpoints of an earlier deploy.
+    /// An endpoint of the same owner that the handler may submit jobs to; may be repeated. Replaces
+    /// all endpoints of an earlier deploy.
     #[arg(long = "call-endpoint", value_name = "ID")]
     call_endpoints: Vec<EndpointId>,
     /// The id of the network volume that the handler sees; an empty id removes it.

@@ -1,5 +1,5 @@
-//! `--keep-completed`, `--keep-failed`, `--keep-cancelled`, `--keep-max-jobs` and `--keep-max-mib`: how long
-//! an endpoint keeps jobs after their end, and how many.
+//! `--keep-completed`, `--keep-failed`, `--keep-cancelled`, `--keep-max-jobs` and `--keep-max-mib`:
+//! how long an endpoint keeps jobs after their end, and how many.
 
 use clap::Args;
 use gristmill_client::wire::bounds::{Bounds, RETENTION_MS};
@@ -20,11 +20,12 @@ pub(crate) struct RetentionOptions {
     /// How long jobs are kept after they are cancelled [default: the same].
     #[arg(long, value_name = "TIME", value_parser = retention)]
     keep_cancelled: Option<Retention>,
-    /// Most ended jobs; the oldest ones beyond are deleted earlier; 0 removes the bound [default: no bound].
+    /// Most ended jobs; the oldest ones beyond are deleted earlier; 0 removes the bound [default:
+    /// no bound].
     #[arg(long, value_name = "JOBS")]
     keep_max_jobs: Option<u64>,
-    /// Most MiB of results, and of inputs of failed jobs; the oldest jobs beyond are deleted earlier; 0
-    /// removes the bound [default: no bound].
+    /// Most MiB of results, and of inputs of failed jobs; the oldest jobs beyond are deleted
+    /// earlier; 0 removes the bound [default: no bound].
     #[arg(long, value_name = "MIB")]
     keep_max_mib: Option<u64>,
 }

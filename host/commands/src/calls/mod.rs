@@ -1,5 +1,5 @@
-//! Calls of a host: repeated while they are refused for a reason that passes, interrupted by signals, with the
-//! progress of uploads, and with advice when they fail.
+//! Calls of a host: repeated while they are refused for a reason that passes, interrupted by
+//! signals, with the progress of uploads, and with advice when they fail.
 
 mod advice;
 mod interrupt;

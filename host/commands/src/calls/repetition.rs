@@ -14,10 +14,12 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Most repetitions of one submission for reasons other than the limits of the host.
 const FAILURES_MAX: u32 = 10;
 
-/// Most repetitions of one submission while the queue is full: some five minutes. The endpoint may be paused.
+/// Most repetitions of one submission while the queue is full: some five minutes. The endpoint may
+/// be paused.
 const QUEUE_FULL_MAX: u32 = 300;
 
-/// Repeats a call while it is beyond the limits of the host: a directory may have thousands of files.
+/// Repeats a call while it is beyond the limits of the host: a directory may have thousands of
+/// files.
 ///
 /// # Errors
 /// Every other failure of the call.
@@ -32,12 +34,13 @@ pub(crate) async fn within_limits<T>(
     }
 }
 
-/// Repeats a submission as [`within_limits`] does, and some times after a failure that may pass, such as 503.
-/// The submission must have an `Idempotency-Key`, since an earlier one may have made the job.
+/// Repeats a submission as [`within_limits`] does, and some times after a failure that may pass,
+/// such as 503. The submission must have an `Idempotency-Key`, since an earlier one may have made
+/// the job.
 ///
 /// # Errors
-/// The last failure of too many, a failure that does not pass, and at once that there is no connection: the
-/// host is not started, or the URL is wrong.
+/// The last failure of too many, a failure that does not pass, and at once that there is no
+/// connection: the host is not started, or the URL is wrong.
 pub async fn until_accepted<T>(
     mut submit: impl AsyncFnMut() -> Result<T, ClientError>,
 ) -> Result<T, ClientError> {

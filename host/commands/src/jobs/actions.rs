@@ -1,4 +1,5 @@
-//! `gristmill jobs cancel`, `retry` and `delete`, for many jobs at one time, and the actions that they begin.
+//! `gristmill jobs cancel`, `retry` and `delete`, for many jobs at one time, and the actions that
+//! they begin.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,8 +24,8 @@ const FAILED_POLLS_MAX: u32 = 20;
 pub(crate) struct ActionArgs {
     #[command(flatten)]
     filter: FilterArgs,
-    /// Show the progress until the action has ended; else print its id. The action continues when this
-    /// command is interrupted.
+    /// Show the progress until the action has ended; else print its id. The action continues when
+    /// this command is interrupted.
     #[arg(long)]
     wait: bool,
     /// Print the host's answer as it is.

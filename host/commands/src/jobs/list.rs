@@ -1,4 +1,5 @@
-//! `gristmill jobs`: lists and changes the jobs of all endpoints, by status, tag, time, id and error.
+//! `gristmill jobs`: lists and changes the jobs of all endpoints, by status, tag, time, id and
+//! error.
 
 use std::process::ExitCode;
 

@@ -29,7 +29,8 @@ const POLL_WAIT_INTERACTIVE: Duration = Duration::from_secs(2);
 const FAILED_POLLS_MAX: u32 = 10;
 const POLL_PAUSE: Duration = Duration::from_secs(1);
 
-/// A waiting call that ends earlier, without the job's end, is followed by a pause. Its shortest wait is 1 s.
+/// A waiting call that ends earlier, without the job's end, is followed by a pause. Its shortest
+/// wait is 1 s.
 const EARLY: Duration = Duration::from_millis(500);
 
 /// Submit a job.
@@ -65,8 +66,8 @@ pub struct SubmitArgs {
     /// A tag of the job; may be repeated. `gristmill jobs list --tag` finds the job by it.
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse::tag)]
     tags: Vec<(String, String)>,
-    /// A key of your choice, at most 255 printable ASCII characters: all submissions to the endpoint with this
-    /// key within 24 hours make one job, whose id is printed again.
+    /// A key of your choice, at most 255 printable ASCII characters: all submissions to the
+    /// endpoint with this key within 24 hours make one job, whose id is printed again.
     #[arg(long, value_name = "KEY", value_parser = parse::idempotency_key)]
     idempotency_key: Option<String>,
     /// Print the host's answer as it is.

@@ -23,8 +23,8 @@ enum ClusterCommand {
 
 /// List the hosts with their roles, and with the jobs that each of them runs.
 ///
-/// Any host of the database can be asked. A standby is listed once it has connected to the active host. Needs a key of
-/// the operator with the scope metrics.
+/// Any host of the database can be asked. A standby is listed once it has connected to the active
+/// host. Needs a key of the operator with the scope metrics.
 #[derive(Debug, Args)]
 struct StatusArgs {
     /// Print the host's answer as it is.

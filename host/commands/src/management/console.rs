@@ -9,8 +9,8 @@ use crate::output;
 
 /// Print a link that logs in to the host's web console.
 ///
-/// The link works once, within a minute, and has the permissions of the key. Open it in a browser that
-/// reaches the host at the same URL; the page shows the key, and asks before it logs in.
+/// The link works once, within a minute, and has the permissions of the key. Open it in a browser
+/// that reaches the host at the same URL; the page shows the key, and asks before it logs in.
 #[derive(Debug, Args)]
 pub struct ConsoleArgs {
     #[command(flatten)]

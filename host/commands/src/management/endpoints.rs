@@ -1,5 +1,5 @@
-//! `gristmill endpoints`: deployed handlers, their settings, the rollback to an earlier handler, and
-//! their webhooks.
+//! `gristmill endpoints`: deployed handlers, their settings, the rollback to an earlier handler,
+//! and their webhooks.
 
 use std::process::ExitCode;
 
@@ -38,8 +38,8 @@ enum EndpointsCommand {
     Rollback(RollbackArgs),
     /// List the newest webhooks of an endpoint's jobs, the newest first: at most 1,000.
     Deliveries(OneArgs),
-    /// Make a new secret for an endpoint's webhooks and print it. For another day webhooks are signed
-    /// with the previous secrets as well.
+    /// Make a new secret for an endpoint's webhooks and print it. For another day webhooks are
+    /// signed with the previous secrets as well.
     RotateWebhookSecret(OneArgs),
 }
 
@@ -218,15 +218,15 @@ async fn roll_back(args: RollbackArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The release before the current one, which the host chooses. It refuses the call if the endpoint is changed
-/// meanwhile, for example by the same command of another operator.
+/// The release before the current one, which the host chooses. It refuses the call if the endpoint
+/// is changed meanwhile, for example by the same command of another operator.
 async fn before_current(client: &Client, id: &EndpointId) -> anyhow::Result<Rollback> {
     let from = client.endpoint(id.as_str()).await?.read()?.version;
     Ok(Rollback { version: None, from: Some(from.into()) })
 }
 
-/// The error of a rollback. If the host may have carried it out, a second call could undo it, so the error
-/// names the way to find out.
+/// The error of a rollback. If the host may have carried it out, a second call could undo it, so
+/// the error names the way to find out.
 fn unknown_outcome(error: ClientError, id: &EndpointId, to: &Rollback) -> anyhow::Error {
     let is_unknown = matches!(error, ClientError::Interrupted(_) | ClientError::Garbled(_));
     let error = anyhow::Error::new(error);

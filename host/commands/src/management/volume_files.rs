@@ -1,7 +1,8 @@
 //! `gristmill volumes ls`, `cp` and `rm`: the files of network volumes.
 //!
-//! **Promises.** A copy that fails or is interrupted leaves no part of its file, on either side; files that
-//! were copied before it stay. **Bounds.** Files of any size are copied, one at a time, without being held in memory.
+//! **Promises.** A copy that fails or is interrupted leaves no part of its file, on either side;
+//! files that were copied before it stay. **Bounds.** Files of any size are copied, one at a time,
+//! without being held in memory.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -106,19 +107,20 @@ pub(crate) struct LsArgs {
 
 /// Copy files to a network volume, or from one.
 ///
-/// SOURCE or TARGET is on a volume, as VOLUME:PATH; the other one is a path on this machine (with a colon
-/// in its first part: `./a:b`), or `-` for standard input or output.
-/// A TARGET that ends in `/`, or that is VOLUME: alone, is a directory, in which the copy has the name of
-/// SOURCE. Missing directories are created. A file with the name of the copy is replaced once the copy is
-/// complete; on this machine it keeps its permissions, a link stays a link to the replaced file, and a device
+/// SOURCE or TARGET is on a volume, as VOLUME:PATH; the other one is a path on this machine (with a
+/// colon in its first part: `./a:b`), or `-` for standard input or output. A TARGET that ends in
+/// `/`, or that is VOLUME: alone, is a directory, in which the copy has the name of SOURCE. Missing
+/// directories are created. A file with the name of the copy is replaced once the copy is complete;
+/// on this machine it keeps its permissions, a link stays a link to the replaced file, and a device
 /// or a pipe is written to.
 #[derive(Debug, Args)]
 pub(crate) struct CpArgs {
-    /// The file or directory to copy: VOLUME:PATH, a path on this machine, or `-` for standard input.
+    /// The file or directory to copy: VOLUME:PATH, a path on this machine, or `-` for standard
+    /// input.
     #[arg(value_name = "SOURCE")]
     from: Place,
-    /// The path of the copy, or the directory for it: VOLUME:PATH, a path on this machine, or `-` for standard
-    /// output.
+    /// The path of the copy, or the directory for it: VOLUME:PATH, a path on this machine, or `-`
+    /// for standard output.
     #[arg(value_name = "TARGET")]
     to: Place,
     /// Copy a directory with its content. Links and devices are left out.
@@ -370,8 +372,8 @@ impl Copy {
             ensure!(level <= LEVELS_MAX, "`{directory}` is deeper than {LEVELS_MAX} levels");
             let list = async || self.client.volume_files(self.volume.as_str(), &directory).await;
             let files = match within_limits(list).await {
-                // `from` is not a directory, and so it is copied as a file. If it is none either, the refusal of
-                // this copy names the reason.
+                // `from` is not a directory, and so it is copied as a file. If it is none either,
+                // the refusal of this copy names the reason.
                 Err(error) if level == 0 && error.code() == Some(ErrorCode::Conflict) => {
                     return self.get_beside_others(&directory, &to).await;
                 }

@@ -1,4 +1,5 @@
-//! `gristmill volumes`: creates, lists, shows, changes and deletes network volumes, and copies their files.
+//! `gristmill volumes`: creates, lists, shows, changes and deletes network volumes, and copies
+//! their files.
 
 use std::process::ExitCode;
 
@@ -14,8 +15,8 @@ use crate::arguments::parse;
 use crate::output;
 use crate::resource::{self, ListArgs, print};
 
-/// Create, list, show, change and delete network volumes: persistent directories for handlers; copy files to them
-/// and from them.
+/// Create, list, show, change and delete network volumes: persistent directories for handlers; copy
+/// files to them and from them.
 #[derive(Debug, Args)]
 pub struct VolumesArgs {
     #[command(subcommand)]

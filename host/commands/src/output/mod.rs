@@ -92,8 +92,8 @@ pub fn one_line(json: &str) -> String {
     json.chars().filter(|c| !matches!(c, '\n' | '\r')).collect()
 }
 
-/// Rows in columns, under their headings. A line break or a tab in a cell, such as in the error of a handler,
-/// becomes a blank: each row is one line.
+/// Rows in columns, under their headings. A line break or a tab in a cell, such as in the error of
+/// a handler, becomes a blank: each row is one line.
 pub fn table<const N: usize>(
     headings: [&str; N],
     rows: impl Iterator<Item = [String; N]>,

@@ -1,8 +1,8 @@
 //! Files that appear once they are complete.
 //!
-//! **Promises.** Until a file is complete, an older file with its name stays as it is. Two writers of one
-//! name do not see each other's bytes; the last one to end is kept. A link stays a link: the file that it
-//! names is replaced. Devices, pipes and directories are never replaced.
+//! **Promises.** Until a file is complete, an older file with its name stays as it is. Two writers
+//! of one name do not see each other's bytes; the last one to end is kept. A link stays a link: the
+//! file that it names is replaced. Devices, pipes and directories are never replaced.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -22,7 +22,8 @@ pub struct OutputFile {
 }
 
 impl OutputFile {
-    /// Begins a file that will have this path, and these permissions less what the user's mask takes away.
+    /// Begins a file that will have this path, and these permissions less what the user's mask
+    /// takes away.
     ///
     /// # Errors
     /// When something other than a file has the path, and errors of the file system.
@@ -85,7 +86,8 @@ impl OutputFile {
     }
 }
 
-/// An error of a new file in a directory, without the name of the temporary file, which no user knows.
+/// An error of a new file in a directory, without the name of the temporary file, which no user
+/// knows.
 fn of_directory(error: &io::Error, directory: &Path) -> io::Error {
     let kind = error.kind();
     let directory = directory.display();
@@ -103,8 +105,8 @@ fn of_directory(error: &io::Error, directory: &Path) -> io::Error {
 /// Links in a path that the system follows.
 const LINKS_MAX: usize = 40;
 
-/// Whether the path is that of an open file of a process, as `/dev/stdout` is. A new file in its place would hide
-/// the bytes that others write to it.
+/// Whether the path is that of an open file of a process, as `/dev/stdout` is. A new file in its
+/// place would hide the bytes that others write to it.
 pub(crate) fn is_open_file(path: &Path) -> bool {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {

@@ -1,5 +1,5 @@
-//! Progress of slow operations: drawn on a terminal. Elsewhere, such as in the log of a build server, a
-//! slow operation is one line.
+//! Progress of slow operations: drawn on a terminal. Elsewhere, such as in the log of a build
+//! server, a slow operation is one line.
 
 use std::time::Duration;
 

@@ -47,9 +47,9 @@ impl Record {
 impl ReportQuery {
     /// The records of all buckets, from the bucket of `after` (the position of a record) on. Whole
     /// buckets are read until there are more than `count_max` records after `after`. Takes memory
-    /// for these records, and time for the stored hours between them: two queries for a month with usage, up to
-    /// 13 for a bucket of a year, and one for each further 1,000 rows. Months without any usage cost no query,
-    /// however many the report has.
+    /// for these records, and time for the stored hours between them: two queries for a month with
+    /// usage, up to 13 for a bucket of a year, and one for each further 1,000 rows. Months without
+    /// any usage cost no query, however many the report has.
     pub(super) async fn records(
         &self,
         store: &dyn UsageStore,

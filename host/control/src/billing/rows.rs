@@ -12,8 +12,8 @@ pub(super) const SLICE_HOURS: u32 = 31 * 24;
 /// Most rows of one answer.
 const ROWS_MAX: usize = 1_000;
 
-/// The first of these hours that has a row of any endpoint, template and owner. One query for one row, whatever
-/// the number of hours is: stores keep rows in the order of their hours.
+/// The first of these hours that has a row of any endpoint, template and owner. One query for one
+/// row, whatever the number of hours is: stores keep rows in the order of their hours.
 pub(super) async fn first_stored_hour(
     store: &dyn UsageStore,
     hours: Range<Hour>,

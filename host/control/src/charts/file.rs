@@ -1,5 +1,6 @@
-//! The bytes of the charts of all endpoints, for a file: a mark with the version, a hash of the rest, and the
-//! charts as CBOR with a number for each field. Whatever the bytes are, they are read or refused; charts are no data that a start may fail for.
+//! The bytes of the charts of all endpoints, for a file: a mark with the version, a hash of the
+//! rest, and the charts as CBOR with a number for each field. Whatever the bytes are, they are read
+//! or refused; charts are no data that a start may fail for.
 
 use std::collections::HashMap;
 

@@ -1,8 +1,8 @@
 //! What the endpoints did in the last 15 minutes, 6 hours and 7 days, for charts.
 //!
-//! One task takes a sample of the counters of all endpoints every [`SAMPLE_INTERVAL`]; nothing is done on the
-//! path of a job. The host writes the charts to a file now and then, so that they survive a restart; samples
-//! since the last write are lost with the process.
+//! One task takes a sample of the counters of all endpoints every [`SAMPLE_INTERVAL`]; nothing is
+//! done on the path of a job. The host writes the charts to a file now and then, so that they
+//! survive a restart; samples since the last write are lost with the process.
 //!
 //! **Bounds.** [`CHARTS_MAX`] endpoints have charts. An endpoint gets one with its first job. At
 //! the bound it takes the place of the least recently active endpoint of the owner with the most
@@ -60,7 +60,8 @@ pub struct Chart {
     pub from_ms: u64,
     /// The points, a step apart, the oldest first. Empty for an endpoint without jobs.
     pub points: Vec<Point>,
-    /// The times that attempts ran in the whole window, and in up to a minute, an hour or a day before it.
+    /// The times that attempts ran in the whole window, and in up to a minute, an hour or a day
+    /// before it.
     pub run: Quantiles,
 }
 

@@ -1,9 +1,10 @@
 //! The values of one endpoint over one window: closed steps, and the step that is filled now.
 //!
-//! Beside the steps a ring has the run times of longer parts of the window, for percentiles over all of it.
+//! Beside the steps a ring has the run times of longer parts of the window, for percentiles over
+//! all of it.
 //!
-//! **Bounds.** As many closed steps and parts as the window has. A closed step takes 88 bytes; a closed part has
-//! one [`Spread`], and what is open has three.
+//! **Bounds.** As many closed steps and parts as the window has. A closed step takes 88 bytes; a
+//! closed part has one [`Spread`], and what is open has three.
 
 use std::collections::VecDeque;
 
@@ -104,8 +105,8 @@ impl MostWorkers {
     }
 }
 
-/// Durations that half, 95 and 99 of 100 did not exceed, in microseconds, with an error of 6 % at most; zeros
-/// without any.
+/// Durations that half, 95 and 99 of 100 did not exceed, in microseconds, with an error of 6 % at
+/// most; zeros without any.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Quantiles {
     /// Of half.
@@ -183,8 +184,8 @@ pub(super) struct Ring {
     pub(super) closed_parts: VecDeque<Spread>,
 }
 
-/// Moves the end of closed values from one number to another one. Values after an earlier end are forgotten,
-/// so that each number is there once; a gap gets default values.
+/// Moves the end of closed values from one number to another one. Values after an earlier end are
+/// forgotten, so that each number is there once; a gap gets default values.
 fn advance<T: Clone + Default>(
     closed: &mut VecDeque<T>,
     (from, to): (u64, u64),
@@ -224,8 +225,8 @@ impl Ring {
         *now = to;
     }
 
-    /// The closed steps and, in the coarse windows, the open one; the oldest first, with the number of the
-    /// first one.
+    /// The closed steps and, in the coarse windows, the open one; the oldest first, with the number
+    /// of the first one.
     pub(super) fn points(&self, window: Window) -> (u64, Vec<Point>) {
         let first = self.now.saturating_sub(self.closed.len() as u64);
         let open = (window != Window::Minutes15).then(|| self.open.point());

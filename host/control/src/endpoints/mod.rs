@@ -1,4 +1,5 @@
-//! Endpoints: handlers with their workers, limits and permissions, their releases, webhooks and logs.
+//! Endpoints: handlers with their workers, limits and permissions, their releases, webhooks and
+//! logs.
 
 mod patch;
 mod rollback;
@@ -92,8 +93,8 @@ impl Endpoints {
     /// Returns it also if it is only checked.
     ///
     /// # Errors
-    /// [`ControlError::Conflict`] when the id is taken; [`ControlError::Invalid`] for a template that
-    /// the owner may not use and for values out of bounds; and those of every change.
+    /// [`ControlError::Conflict`] when the id is taken; [`ControlError::Invalid`] for a template
+    /// that the owner may not use and for values out of bounds; and those of every change.
     pub async fn create(
         &self,
         caller: &Arc<ApiKey>,
@@ -184,8 +185,8 @@ impl Endpoints {
     /// removed, and running jobs are stopped.
     ///
     /// Neither a caller that stops waiting nor a crash can split the deletion. The record of the
-    /// catalog decides: once it is deleted, no job is accepted or found under the endpoint's id, and
-    /// the store deletes the rest, if need be after the next start.
+    /// catalog decides: once it is deleted, no job is accepted or found under the endpoint's id,
+    /// and the store deletes the rest, if need be after the next start.
     ///
     /// # Errors
     /// [`ControlError::NotFound`], and those of every change.
@@ -217,13 +218,14 @@ impl Endpoints {
         Ok(self.get(caller, id)?.releases.to_vec())
     }
 
-    /// Returns to an earlier handler of the endpoint: from now on the endpoint's template names that
-    /// component. Returns the release that runs now.
+    /// Returns to an earlier handler of the endpoint: from now on the endpoint's template names
+    /// that component. Returns the release that runs now.
     ///
     /// # Errors
-    /// [`ControlError::Conflict`] when there is nothing to return to, when the change would reach other
-    /// endpoints, or when the endpoint has another version than `from`; [`ControlError::Invalid`] for
-    /// another version than that of a release; and those of every change.
+    /// [`ControlError::Conflict`] when there is nothing to return to, when the change would reach
+    /// other endpoints, or when the endpoint has another version than `from`;
+    /// [`ControlError::Invalid`] for another version than that of a release; and those of every
+    /// change.
     pub async fn roll_back(
         &self,
         caller: &Arc<ApiKey>,

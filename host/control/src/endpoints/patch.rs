@@ -65,12 +65,13 @@ fn named_volume(
     }
 }
 
-/// The endpoint's template after the change, and whether it is a deleted one. The endpoint's present
-/// template is not checked again.
+/// The endpoint's template after the change, and whether it is a deleted one. The endpoint's
+/// present template is not checked again.
 ///
-/// While its template is deleted, the present id still means that template. Otherwise another owner could
-/// take the id for a public template of their own, and a client that sends the whole endpoint back with
-/// another change would run their handler with this owner's inputs, environment and network volume.
+/// While its template is deleted, the present id still means that template. Otherwise another owner
+/// could take the id for a public template of their own, and a client that sends the whole endpoint
+/// back with another change would run their handler with this owner's inputs, environment and
+/// network volume.
 fn chosen_template(
     view: &View,
     current: &Endpoint,
@@ -88,9 +89,9 @@ fn chosen_template(
     }
 }
 
-/// Whether there is a template with the id of the endpoint's deleted one that may take its place: the
-/// endpoint's owner may use it, and the same owner has made it again, or it belongs to the endpoint's
-/// owner or to the operator.
+/// Whether there is a template with the id of the endpoint's deleted one that may take its place:
+/// the endpoint's owner may use it, and the same owner has made it again, or it belongs to the
+/// endpoint's owner or to the operator.
 fn is_made_again(view: &View, endpoint: &Endpoint) -> bool {
     view.templates.get(&endpoint.template).is_some_and(|template| {
         let is_known = template.owner == endpoint.owner

@@ -1,9 +1,9 @@
 //! Secrets that the host has issued for a key: tokens of sessions, and links. Only their hashes are
 //! kept.
 //!
-//! **Bounds.** Those of [`Bounds`]; an entry is about 150 bytes. A key at its bound loses its oldest
-//! entry, and a full set the entry that was unused for longest.
-//! **Cost.** A new secret costs a look at all entries, some microseconds for a hundred of them.
+//! **Bounds.** Those of [`Bounds`]; an entry is about 150 bytes. A key at its bound loses its
+//! oldest entry, and a full set the entry that was unused for longest. **Cost.** A new secret costs
+//! a look at all entries, some microseconds for a hundred of them.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,17 +1,16 @@
 //! Login sessions of the web console, and links that begin one.
 //!
-//! A session stands for the key that it began with: it has the key's owner, scopes and endpoints, and
-//! it ends with the key. A link begins one session, once, within a minute.
+//! A session stands for the key that it began with: it has the key's owner, scopes and endpoints,
+//! and it ends with the key. A link begins one session, once, within a minute.
 //!
 //! A session has two secrets: the token, which browsers send as a cookie to all ports of the host's
 //! name, and the mark, which only the console's page keeps and sends. A token without its mark is
 //! another program's, or the page's browser has the cookie of another session.
 //!
-//! **Promise.** The host keeps the hash of a token or link, in memory only: a restart ends them all.
-//! All times are measured by the monotonic clock, so that a jump of the wall clock ends no session and
-//! prolongs none.
-//! **Bounds.** [`SESSIONS_OF_KEY_MAX`] sessions of a key and [`SESSIONS_MAX`] in all, with
-//! [`LINKS_OF_KEY_MAX`] and [`LINKS_MAX`] links.
+//! **Promise.** The host keeps the hash of a token or link, in memory only: a restart ends them
+//! all. All times are measured by the monotonic clock, so that a jump of the wall clock ends no
+//! session and prolongs none. **Bounds.** [`SESSIONS_OF_KEY_MAX`] sessions of a key and
+//! [`SESSIONS_MAX`] in all, with [`LINKS_OF_KEY_MAX`] and [`LINKS_MAX`] links.
 
 mod issued;
 
@@ -147,8 +146,8 @@ impl Sessions {
         None
     }
 
-    /// Whether the session has not ended. The question does not count as its use, and does not look at its
-    /// key.
+    /// Whether the session has not ended. The question does not count as its use, and does not look
+    /// at its key.
     pub fn goes_on(&self, SessionId(hash): SessionId) -> bool {
         self.0.sessions.lock().has(&hash, self.0.clock.elapsed())
     }

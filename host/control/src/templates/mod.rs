@@ -72,8 +72,8 @@ impl Templates {
     /// # Errors
     /// [`ControlError::Conflict`] when the id or the name is taken; [`ControlError::Invalid`] for
     /// values out of bounds and for credentials that are not the owner's;
-    /// [`ControlError::MissingScope`] for a platform template; [`ControlError::Fetch`]; and those of
-    /// every change.
+    /// [`ControlError::MissingScope`] for a platform template; [`ControlError::Fetch`]; and those
+    /// of every change.
     pub async fn create(
         &self,
         caller: &Arc<ApiKey>,
@@ -167,12 +167,12 @@ impl Templates {
         }
     }
 
-    /// Deletes a template that no endpoint uses. Endpoints of other owners that may no longer use it do
-    /// not prevent this: their jobs wait.
+    /// Deletes a template that no endpoint uses. Endpoints of other owners that may no longer use
+    /// it do not prevent this: their jobs wait.
     ///
     /// # Errors
-    /// [`ControlError::NotFound`]; [`ControlError::Conflict`] when an endpoint uses it; and those of
-    /// every change.
+    /// [`ControlError::NotFound`]; [`ControlError::Conflict`] when an endpoint uses it; and those
+    /// of every change.
     pub async fn delete(&self, caller: &Arc<ApiKey>, id: TemplateId) -> Result<(), ControlError> {
         let (deployed, caller) = (self.deployed.clone(), caller.clone());
         complete(async move {
@@ -219,9 +219,9 @@ fn is_visible(view: &View, reader: &ApiKey, template: &Template, filter: Templat
     template.is_visible_to(reader, is_bound, filter)
 }
 
-/// The templates that endpoints use, in the eyes of this reader: only endpoints that the reader sees
-/// count, so that a public template stays visible when another owner uses it. A template can be
-/// returned more than once.
+/// The templates that endpoints use, in the eyes of this reader: only endpoints that the reader
+/// sees count, so that a public template stays visible when another owner uses it. A template can
+/// be returned more than once.
 fn templates_in_use<'v>(
     view: &'v View,
     reader: &'v ApiKey,

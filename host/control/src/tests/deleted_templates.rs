@@ -5,8 +5,8 @@ use gristmill_core::deploy::template::TemplateFilter;
 
 use super::*;
 
-/// The endpoint `e` of the owner `b`, whose key is returned. Its template `t` was a public one of the
-/// owner `a`, and was deleted.
+/// The endpoint `e` of the owner `b`, whose key is returned. Its template `t` was a public one of
+/// the owner `a`, and was deleted.
 async fn without_template() -> (Bench, Arc<ApiKey>) {
     let bench = Bench::new().await;
     let (a, b) = (bench.key("a", Scope::Manage).await, bench.key("b", Scope::Manage).await);

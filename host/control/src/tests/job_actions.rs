@@ -272,7 +272,8 @@ async fn an_action_leaves_out_the_next_endpoint_with_the_same_id() {
     assert_eq!(status(&bench, "a", next[0]).await, Some(JobStatus::Failed));
 }
 
-/// A running action continues after a restart, and leaves out jobs that were submitted after its begin.
+/// A running action continues after a restart, and leaves out jobs that were submitted after its
+/// begin.
 #[tokio::test(start_paused = true)]
 async fn a_running_action_continues_in_the_next_process() {
     let (bench, a, _) = two_owners().await;
@@ -311,8 +312,8 @@ async fn a_running_action_continues_in_the_next_process() {
     assert_eq!(status(&bench, "a", later).await, Some(JobStatus::Failed));
 }
 
-/// The records of the action and its task must not part: it could not be aborted, and the next process would
-/// carry it out.
+/// The records of the action and its task must not part: it could not be aborted, and the next
+/// process would carry it out.
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_leaves_does_not_split_the_begin_of_an_action() {
     let (bench, a, _) = two_owners().await;

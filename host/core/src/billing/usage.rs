@@ -94,7 +94,8 @@ impl Metered {
     }
 }
 
-/// The usage of one job: the sum of its attempts with a result, and of the attempt that a cancel stopped.
+/// The usage of one job: the sum of its attempts with a result, and of the attempt that a cancel
+/// stopped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JobUsage {
     /// The quantities that have a price.

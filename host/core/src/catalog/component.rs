@@ -34,7 +34,8 @@ pub struct Component {
     /// The schema of its input, if it carries one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_schema: Option<SchemaText>,
-    /// The owners who uploaded or fetched it, and still use it. Only they may name it by its digest.
+    /// The owners who uploaded or fetched it, and still use it. Only they may name it by its
+    /// digest.
     pub owners: BTreeSet<OwnerId>,
 }
 
@@ -44,8 +45,8 @@ impl Component {
         self.bytes.saturating_add(self.compiled_bytes)
     }
 
-    /// The record with the owners of the stored record and one more. Compiled files that were recorded since
-    /// this record was made are kept.
+    /// The record with the owners of the stored record and one more. Compiled files that were
+    /// recorded since this record was made are kept.
     #[must_use]
     pub fn owned_by(mut self, owner: &OwnerId, stored: Option<&Self>) -> Self {
         self.owners = [owner.clone()].into();
@@ -60,8 +61,8 @@ impl Component {
     }
 }
 
-/// BLAKE3 of a compiled file, in hexadecimal. Not SHA-256: 40 MB, a Python handler, take 7 ms instead
-/// of 25, and the first job after a start waits for them.
+/// BLAKE3 of a compiled file, in hexadecimal. Not SHA-256: 40 MB, a Python handler, take 7 ms
+/// instead of 25, and the first job after a start waits for them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArtifactDigest(pub String);
 

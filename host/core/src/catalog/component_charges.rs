@@ -1,9 +1,9 @@
 //! The components of each owner in the owner's share of the disk, with their compiled files.
 //!
-//! **Promise.** After each change of the catalog the [account](DiskAccount) of an owner contains the
-//! files of all components that the owner has, those that only a release keeps as well. A component
-//! counts in full for each of its owners.
-//! **Cost.** A step for each owner of the catalog at each of its changes, which copy as much anyway.
+//! **Promise.** After each change of the catalog the [account](DiskAccount) of an owner contains
+//! the files of all components that the owner has, those that only a release keeps as well. A
+//! component counts in full for each of its owners. **Cost.** A step for each owner of the catalog
+//! at each of its changes, which copy as much anyway.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -59,8 +59,8 @@ impl ComponentCharges {
         Ok(())
     }
 
-    /// Counts the components of a changed catalog. Their files were announced to the gauge when they
-    /// were written.
+    /// Counts the components of a changed catalog. Their files were announced to the gauge when
+    /// they were written.
     pub(super) fn update(&self, shares: &OwnerShares) {
         let mut of_owners = self.of_owners.lock();
         of_owners.retain(|owner, _| shares.component_disk_bytes(owner) > 0);

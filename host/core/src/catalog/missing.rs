@@ -7,7 +7,8 @@ use crate::deploy::endpoint::Endpoint;
 use crate::id::{EndpointId, TemplateId};
 use crate::store_error::StoreError;
 
-/// An endpoint whose template is not in the catalog. The API never lets that happen: a row was lost.
+/// An endpoint whose template is not in the catalog. The API never lets that happen: a row was
+/// lost.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("endpoint `{endpoint}` uses template `{template}`, which is not in the catalog")]
 pub struct MissingTemplate {
@@ -17,8 +18,8 @@ pub struct MissingTemplate {
     pub template: TemplateId,
 }
 
-/// The endpoints whose templates are missing, by id. An endpoint whose template was deleted, because its
-/// owner could use it no more, does not count.
+/// The endpoints whose templates are missing, by id. An endpoint whose template was deleted,
+/// because its owner could use it no more, does not count.
 pub fn missing_templates(entries: &[CatalogEntry]) -> Vec<MissingTemplate> {
     let templates: HashSet<_> = entries
         .iter()

@@ -1,8 +1,8 @@
-//! All deployed objects: templates, endpoints, uploaded components, image names, network volumes and
-//! keys.
+//! All deployed objects: templates, endpoints, uploaded components, image names, network volumes
+//! and keys.
 //!
-//! Everything but components belongs to one owner. Handlers' names are an owner's own: two owners may
-//! both have `echo:latest`. A component is stored once and remembers the owners who brought it.
+//! Everything but components belongs to one owner. Handlers' names are an owner's own: two owners
+//! may both have `echo:latest`. A component is stored once and remembers the owners who brought it.
 //!
 //! All of it is small and stays in memory as one immutable [`View`]; a change makes a new view
 //! once it is on disk. A lookup takes a read lock for the time of one reference count.
@@ -50,10 +50,10 @@ pub trait CatalogStore: Send + Sync + std::fmt::Debug {
     /// Writes all changes as one; they are on stable storage when the future resolves.
     async fn write_catalog(&self, changes: Vec<CatalogChange>) -> Result<(), StoreError>;
 
-    /// Begins to delete the jobs, counts and webhooks of endpoints that the catalog has deleted. Called
-    /// once for each deletion, after the endpoint's life has ended and before another endpoint can
-    /// have its name: from now on nothing of the deleted endpoint is found under its name. Must not
-    /// wait; [`await_deletion`](crate::store::JobStore::await_deletion) does.
+    /// Begins to delete the jobs, counts and webhooks of endpoints that the catalog has deleted.
+    /// Called once for each deletion, after the endpoint's life has ended and before another
+    /// endpoint can have its name: from now on nothing of the deleted endpoint is found under its
+    /// name. Must not wait; [`await_deletion`](crate::store::JobStore::await_deletion) does.
     fn forget_endpoints(&self, deleted: &[EndpointId]);
 }
 
@@ -149,9 +149,10 @@ impl Catalog {
     }
 
     /// Changes the catalog for a caller, and counts the versions of the endpoints that it changes:
-    /// `decide` looks at the newest view and says what to change, or why not. Nobody else changes the
-    /// catalog meanwhile, and the new view is shown only once the change is on disk. With nothing
-    /// to change nothing is written. The call waits for at most one change of each other owner.
+    /// `decide` looks at the newest view and says what to change, or why not. Nobody else changes
+    /// the catalog meanwhile, and the new view is shown only once the change is on disk. With
+    /// nothing to change nothing is written. The call waits for at most one change of each other
+    /// owner.
     ///
     /// A change that has been decided is completed even when the caller drops the future: disk and
     /// view never differ because a client closed its connection.
@@ -230,9 +231,9 @@ impl Catalog {
         Ok(answer)
     }
 
-    /// Deletes the components that nothing names and no deployment can be running, and returns their
-    /// digests: their files are not needed any more. An owner who no longer uses a component that
-    /// others use stops being one of its owners.
+    /// Deletes the components that nothing names and no deployment can be running, and returns
+    /// their digests: their files are not needed any more. An owner who no longer uses a component
+    /// that others use stops being one of its owners.
     ///
     /// # Errors
     /// Those of the store.
@@ -296,8 +297,8 @@ impl CatalogState {
         Ok(())
     }
 
-    /// Remembers the deployments that `next` does not show any more, for as long as they are in use.
-    /// Ends the lives of deleted endpoints, and returns these endpoints.
+    /// Remembers the deployments that `next` does not show any more, for as long as they are in
+    /// use. Ends the lives of deleted endpoints, and returns these endpoints.
     fn retire(&self, next: &View) -> Vec<EndpointId> {
         let mut retired = self.retired.lock();
         retired.retain(|deployment| deployment.strong_count() > 0);
@@ -306,8 +307,8 @@ impl CatalogState {
             next.deployments.get(*id).is_none_or(|newer| !Arc::ptr_eq(newer, shown))
         });
         retired.extend(deleted.map(|(_, deployment)| Arc::downgrade(deployment)));
-        // From now on no submission to a deleted endpoint is accepted, however long ago its call looked
-        // the endpoint up.
+        // From now on no submission to a deleted endpoint is accepted, however long ago its call
+        // looked the endpoint up.
         let deleted = view.deployments.iter().filter(|(id, shown)| {
             next.deployments.get(*id).is_none_or(|newer| newer.incarnation != shown.incarnation)
         });

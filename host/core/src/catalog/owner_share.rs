@@ -3,13 +3,14 @@
 //! The catalog is in memory, every start reads it, and a change waits for the one before it. So an
 //! owner without a bound could take the host's memory and hold up all changes.
 //!
-//! Records count as they are stored, except that the record of a component counts only for its content.
-//! Releases count in the record that has them: those that a template has run, for the template's owner.
-//! So no owner's share grows because of a change of another owner, but for the mark of a deleted template
-//! in the records of the endpoints that used it, which has 200 bytes at most.
+//! Records count as they are stored, except that the record of a component counts only for its
+//! content. Releases count in the record that has them: those that a template has run, for the
+//! template's owner. So no owner's share grows because of a change of another owner, but for the
+//! mark of a deleted template in the records of the endpoints that used it, which has 200 bytes at
+//! most.
 //!
-//! **Costs.** A change serialises the records that it replaces and those that it writes, to count their
-//! bytes.
+//! **Costs.** A change serialises the records that it replaces and those that it writes, to count
+//! their bytes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -25,22 +26,24 @@ use crate::store_error::OwnerQuota;
 /// Most that one owner may have in the catalog. A component counts in full for each of its owners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnerBounds {
-    /// Templates, endpoints, images, components, volumes and credentials, together; and as many keys.
+    /// Templates, endpoints, images, components, volumes and credentials, together; and as many
+    /// keys.
     pub records_max: u64,
-    /// Bytes of these records as JSON, and as many of the keys. The record of a component counts for its content.
+    /// Bytes of these records as JSON, and as many of the keys. The record of a component counts
+    /// for its content.
     pub record_bytes_max: u64,
     /// Bytes of the uploaded components. Compiled files take two to four times as much.
     pub component_bytes_max: u64,
-    /// The sum of `workers_min` of the owner's endpoints: more workers than jobs that the host can run
-    /// are of no use.
+    /// The sum of `workers_min` of the owner's endpoints: more workers than jobs that the host can
+    /// run are of no use.
     pub kept_workers_max: u64,
 }
 
 impl OwnerBounds {
     /// Bounds and default of `records_max`.
     pub const RECORDS: Bounds = Bounds { min: 10, default: 10_000, max: 1_000_000 };
-    /// Bounds and default of `record_bytes_max`, in MiB. A new component of an image writes the records
-    /// of all templates of the owner that name the image.
+    /// Bounds and default of `record_bytes_max`, in MiB. A new component of an image writes the
+    /// records of all templates of the owner that name the image.
     pub const RECORD_MIB: Bounds = Bounds { min: 1, default: 16, max: 16_384 };
     /// Bounds and default of `component_bytes_max`, in MiB.
     pub const COMPONENT_MIB: Bounds = Bounds { min: 64, default: 16_384, max: 1 << 24 };
@@ -62,8 +65,8 @@ impl Default for OwnerBounds {
 pub(crate) struct Share {
     records: u64,
     record_bytes: u64,
-    /// Keys apart from all other records: the operator makes them, so the records that an owner makes
-    /// must not prevent them.
+    /// Keys apart from all other records: the operator makes them, so the records that an owner
+    /// makes must not prevent them.
     keys: u64,
     key_bytes: u64,
     component_bytes: u64,
@@ -95,8 +98,8 @@ impl OwnerShares {
         }
     }
 
-    /// Refuses a change after which one of these owners has more than `bounds` allow, unless they had as
-    /// much `before`: lower bounds and a full share never prevent a deletion.
+    /// Refuses a change after which one of these owners has more than `bounds` allow, unless they
+    /// had as much `before`: lower bounds and a full share never prevent a deletion.
     ///
     /// # Errors
     /// [`OwnerQuota::Records`] with the first bound that is passed.
@@ -139,7 +142,8 @@ impl OwnerShares {
     }
 }
 
-/// The bytes that each record of a component counts, beside its imports, exports, producers and schema.
+/// The bytes that each record of a component counts, beside its imports, exports, producers and
+/// schema.
 const COMPONENT_RECORD_BYTES: u64 = 512;
 
 /// A part of a share, with its bound.
@@ -168,7 +172,8 @@ impl Share {
                 Self { component_bytes, component_disk_bytes, ..record }
             }
             EntryRef::Endpoint(endpoint) => {
-                // Another owner may change these numbers, so they count as if they were the longest.
+                // Another owner may change these numbers, so they count as if they were the
+                // longest.
                 let missing = [endpoint.version, endpoint.template_revision].map(missing_digits);
                 let bytes = bytes + missing.iter().sum::<u64>();
                 Self { kept_workers: endpoint.settings.workers_min.into(), ..Self::record(bytes) }

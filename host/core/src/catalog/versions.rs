@@ -1,15 +1,15 @@
-//! How a change leads from one view to the next, and what it counts: versions of endpoints, revisions of
-//! templates, and the releases of both.
+//! How a change leads from one view to the next, and what it counts: versions of endpoints,
+//! revisions of templates, and the releases of both.
 //!
-//! **Promise.** A change writes the records that it names, and those of the templates whose component
-//! changes with an image. It writes no record of an endpoint because of the endpoint's template: an
-//! endpoint's record knows up to which revision of its template it has counted, and
-//! [`follow`](Endpoint::follow) adds the
-//! rest, at each start too. So a change of a template costs one row, however many endpoints of however
-//! many owners run it, and no owner's records grow because of another owner's template.
+//! **Promise.** A change writes the records that it names, and those of the templates whose
+//! component changes with an image. It writes no record of an endpoint because of the endpoint's
+//! template: an endpoint's record knows up to which revision of its template it has counted, and
+//! [`follow`](Endpoint::follow) adds the rest, at each start too. So a change of a template costs
+//! one row, however many endpoints of however many owners run it, and no owner's records grow
+//! because of another owner's template.
 //!
-//! **Cost.** The maps of the view are copied, and each endpoint of a changed template once, in memory. A
-//! change of an image or of a component resolves the images of all templates twice.
+//! **Cost.** The maps of the view are copied, and each endpoint of a changed template once, in
+//! memory. A change of an image or of a component resolves the images of all templates twice.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -143,8 +143,8 @@ impl Step {
         self.write(CatalogChange::Put(CatalogEntry::Template(template)));
     }
 
-    /// Writes an endpoint, with its next version if it has changed. It is marked if its template does not
-    /// exist, with the owner of the template that this change deletes.
+    /// Writes an endpoint, with its next version if it has changed. It is marked if its template
+    /// does not exist, with the owner of the template that this change deletes.
     fn count_endpoint(&mut self, before: &View, mut endpoint: Endpoint, now: Timestamp) {
         if !endpoint.template_is_deleted && !self.view.templates.contains_key(&endpoint.template) {
             let deleted = before.templates.get(&endpoint.template);
@@ -161,7 +161,8 @@ impl Step {
             endpoint.version = endpoint.version.saturating_add(1);
             endpoint.template_revision =
                 template.map_or(0, |template| template.revision_for(&endpoint.owner));
-            // While it keeps another owner's template, its record does not grow with that owner's changes.
+            // While it keeps another owner's template, its record does not grow with that owner's
+            // changes.
             let is_listed = |template: &Template| {
                 template.owner == endpoint.owner
                     || earlier.is_none_or(|earlier| earlier.template != endpoint.template)

@@ -36,8 +36,8 @@ pub struct View {
     pub volumes: HashMap<VolumeId, Arc<Volume>>,
     /// What each owner has of all this.
     pub(crate) shares: OwnerShares,
-    /// What each endpoint's stored record counts. The record in `deployments` has counted more: what its
-    /// template has changed since.
+    /// What each endpoint's stored record counts. The record in `deployments` has counted more:
+    /// what its template has changed since.
     endpoint_shares: HashMap<EndpointId, Share>,
 }
 
@@ -53,9 +53,9 @@ impl View {
         view
     }
 
-    /// Each component that a record names, with the owners who need it. A release keeps a component only
-    /// for the component's owners, since it counts in their shares: an endpoint cannot go back to a
-    /// handler of another owner's template.
+    /// Each component that a record names, with the owners who need it. A release keeps a component
+    /// only for the component's owners, since it counts in their shares: an endpoint cannot go back
+    /// to a handler of another owner's template.
     pub(super) fn users_of_components(&self) -> HashMap<ComponentDigest, BTreeSet<OwnerId>> {
         let mut users: HashMap<_, BTreeSet<_>> = HashMap::new();
         let mut needs = |owner: &OwnerId, component: ComponentDigest| {
@@ -131,8 +131,8 @@ impl View {
         template.fetched.or_else(|| self.resolve_image(&template.owner, &template.image))
     }
 
-    /// The endpoints, of any owner, that use their template. An endpoint whose template was deleted, or
-    /// whose owner may no longer use the template, does not count.
+    /// The endpoints, of any owner, that use their template. An endpoint whose template was
+    /// deleted, or whose owner may no longer use the template, does not count.
     pub fn bound(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
         let bound = self.deployments.values().filter(|deployment| deployment.uses_template());
         bound.map(|deployment| &deployment.endpoint)
@@ -263,8 +263,8 @@ impl View {
         template.is_usable_by(&endpoint.owner).then(|| self.component_of(template)).flatten()
     }
 
-    /// Joins an endpoint with its template and component. Without its template it has no component, and
-    /// a placeholder for the template.
+    /// Joins an endpoint with its template and component. Without its template it has no component,
+    /// and a placeholder for the template.
     fn join(&self, mut endpoint: Arc<Endpoint>) -> Deployment {
         let template = self.template_of(&endpoint);
         let component = template.and_then(|template| self.component_for(&endpoint, template));
@@ -281,8 +281,8 @@ impl View {
         Deployment { endpoint, template, component, input_schema, volume, incarnation }
     }
 
-    /// Makes new deployments of these endpoints, where they have changed; the others stay the same objects,
-    /// so that a holder can tell.
+    /// Makes new deployments of these endpoints, where they have changed; the others stay the same
+    /// objects, so that a holder can tell.
     pub(super) fn rejoin<'e>(&mut self, endpoints: impl Iterator<Item = &'e EndpointId>) {
         for id in endpoints {
             let Some(current) = self.deployments.get(id) else { continue };

@@ -19,8 +19,8 @@ pub enum Permission {
     AnyAddress,
 }
 
-/// The decision of a list about a destination. `host` is a URL's host: a name, or an address with or
-/// without brackets; `default_port` is that of the URL's scheme.
+/// The decision of a list about a destination. `host` is a URL's host: a name, or an address with
+/// or without brackets; `default_port` is that of the URL's scheme.
 pub fn permission(allowed: &[HostPattern], host: &str, port: u16, default_port: u16) -> Permission {
     let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
     let host = host.strip_suffix('.').unwrap_or(&host);

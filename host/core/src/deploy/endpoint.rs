@@ -44,8 +44,8 @@ pub struct Endpoint {
     /// same id. Absent while the template exists.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub template_is_deleted: bool,
-    /// The owner of that deleted template: a new template of this owner with the same id can take its
-    /// place. Absent without such a template.
+    /// The owner of that deleted template: a new template of this owner with the same id can take
+    /// its place. Absent without such a template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deleted_template_owner: Option<OwnerId>,
     /// Number of changes of this record, its template and its handler, counted by the catalog. The
@@ -66,8 +66,8 @@ pub struct Endpoint {
     pub network_volume: Option<VolumeId>,
     /// The secrets that sign its webhooks.
     pub webhook_secrets: WebhookSecrets,
-    /// A random number of its creation, which tells its files apart from those of an earlier endpoint
-    /// with its id.
+    /// A random number of its creation, which tells its files apart from those of an earlier
+    /// endpoint with its id.
     pub incarnation: u64,
 }
 
@@ -104,8 +104,8 @@ impl Endpoint {
         }
     }
 
-    /// Shows whether the value of a variable has changed. The digest includes a random number of the endpoint
-    /// that no answer shows, so that a value cannot be guessed from it.
+    /// Shows whether the value of a variable has changed. The digest includes a random number of
+    /// the endpoint that no answer shows, so that a value cannot be guessed from it.
     fn fingerprint(&self, name: &str, value: &str) -> String {
         let digest = Sha256::new().chain_update(self.incarnation.to_be_bytes());
         let digest = digest.chain_update(name).chain_update([0]).chain_update(value).finalize();
@@ -255,7 +255,8 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// Whether the endpoint uses its template: the template exists, and the endpoint's owner may use it.
+    /// Whether the endpoint uses its template: the template exists, and the endpoint's owner may
+    /// use it.
     pub fn uses_template(&self) -> bool {
         !self.endpoint.template_is_deleted && self.template.is_usable_by(&self.endpoint.owner)
     }

@@ -1,9 +1,10 @@
 //! Checks the inputs of new jobs, with the schemas of the components that they run.
 //!
-//! **Bounds.** Compiled schemas take [`CACHE_BYTES`] at most; one that was dropped is compiled again. A check
-//! that needs this, or that is not [quick](Budget::QUICK), runs on a thread of its own, with a
-//! [full budget](Budget::FULL). Half of the cores run such checks at one time, and owners take turns, so that
-//! the schema or the inputs of one owner do not delay the submissions of others.
+//! **Bounds.** Compiled schemas take [`CACHE_BYTES`] at most; one that was dropped is compiled
+//! again. A check that needs this, or that is not [quick](Budget::QUICK), runs on a thread of its
+//! own, with a [full budget](Budget::FULL). Half of the cores run such checks at one time, and
+//! owners take turns, so that the schema or the inputs of one owner do not delay the submissions of
+//! others.
 
 use std::sync::Arc;
 
@@ -102,8 +103,8 @@ impl InputChecks {
     }
 }
 
-/// The schema, ready for checks. A schema that this version of the host cannot read checks nothing: it was
-/// valid when it was uploaded.
+/// The schema, ready for checks. A schema that this version of the host cannot read checks nothing:
+/// it was valid when it was uploaded.
 fn compiled(text: &SchemaText) -> Option<Arc<InputSchema>> {
     InputSchema::parse(text.as_str()).ok().map(Arc::new)
 }

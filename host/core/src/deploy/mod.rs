@@ -1,5 +1,5 @@
-//! The objects that users deploy: endpoints, templates, images, volumes and credentials, with the networks
-//! that handlers may reach. [`catalog`](crate::catalog) keeps them.
+//! The objects that users deploy: endpoints, templates, images, volumes and credentials, with the
+//! networks that handlers may reach. [`catalog`](crate::catalog) keeps them.
 
 pub mod digest;
 pub mod egress;

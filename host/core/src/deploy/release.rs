@@ -1,8 +1,10 @@
-//! The handlers that a template or an endpoint has run, so that an endpoint can go back to one of them.
+//! The handlers that a template or an endpoint has run, so that an endpoint can go back to one of
+//! them.
 //!
-//! **Bounds.** [`Releases::KEPT_MAX`] releases; the oldest is removed. Without its image and its settings, a
-//! stored release has about 130 bytes; those that are the same as in the release before it are stored once.
-//! Settings have some 500 bytes, and 20 for each of at most 64 variables, with their names.
+//! **Bounds.** [`Releases::KEPT_MAX`] releases; the oldest is removed. Without its image and its
+//! settings, a stored release has about 130 bytes; those that are the same as in the release before
+//! it are stored once. Settings have some 500 bytes, and 20 for each of at most 64 variables, with
+//! their names.
 
 use std::ops::Deref;
 use std::sync::Arc;

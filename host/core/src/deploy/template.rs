@@ -24,8 +24,8 @@ pub struct Template {
     /// owners do not count them.
     #[serde(default)]
     pub hidden_changes: u32,
-    /// The components that its image has named, by its revisions. Endpoints of the same owner add them
-    /// to their releases. Absent before the first one.
+    /// The components that its image has named, by its revisions. Endpoints of the same owner add
+    /// them to their releases. Absent before the first one.
     #[serde(default, skip_serializing_if = "Releases::is_empty")]
     pub releases: Releases,
     /// Unique among the owner's templates.

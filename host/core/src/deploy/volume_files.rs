@@ -108,7 +108,8 @@ pub struct OpenFile {
 
 /// The content of a file that is open for reading.
 pub trait FileContent: Send {
-    /// Reads these bytes of the file, piece by piece. An error if the file becomes shorter meanwhile.
+    /// Reads these bytes of the file, piece by piece. An error if the file becomes shorter
+    /// meanwhile.
     fn read(self: Box<Self>, bytes: Range<u64>) -> BoxStream<'static, io::Result<Bytes>>;
 }
 
@@ -128,21 +129,21 @@ pub trait NewFile: Send + fmt::Debug {
     /// [`VolumeFileError`]; then the file can only be dropped.
     async fn write(&mut self, piece: Bytes) -> Result<(), VolumeFileError>;
 
-    /// Gives the file its name, and creates missing directories of its path. A file that has the name
-    /// is replaced in one step: readers see the old content or the new. Everything is on stable
-    /// storage then.
+    /// Gives the file its name, and creates missing directories of its path. A file that has the
+    /// name is replaced in one step: readers see the old content or the new. Everything is on
+    /// stable storage then.
     ///
     /// # Errors
     /// [`VolumeFileError`]; then a file of this name is unchanged.
     async fn finish(self: Box<Self>) -> Result<(), VolumeFileError>;
 }
 
-/// Reads and changes the files of network volumes. Implemented by the sandbox, within the same limits
-/// and by the same operations as for handlers.
+/// Reads and changes the files of network volumes. Implemented by the sandbox, within the same
+/// limits and by the same operations as for handlers.
 #[async_trait]
 pub trait VolumeFiles: Send + Sync + fmt::Debug {
-    /// The entries of a directory (`None`: the root) by name, from the one after `after`, `count_max` at
-    /// most.
+    /// The entries of a directory (`None`: the root) by name, from the one after `after`,
+    /// `count_max` at most.
     ///
     /// # Errors
     /// [`VolumeFileError`].
@@ -164,8 +165,8 @@ pub trait VolumeFiles: Send + Sync + fmt::Debug {
         path: &FilePath,
     ) -> Result<OpenFile, VolumeFileError>;
 
-    /// Begins to write a file. `bytes` is its size, if it is known: a file without room is refused at
-    /// once.
+    /// Begins to write a file. `bytes` is its size, if it is known: a file without room is refused
+    /// at once.
     ///
     /// # Errors
     /// [`VolumeFileError`].
@@ -176,8 +177,8 @@ pub trait VolumeFiles: Send + Sync + fmt::Debug {
         bytes: Option<u64>,
     ) -> Result<Box<dyn NewFile>, VolumeFileError>;
 
-    /// Creates a directory, and missing directories of its path, on stable storage. A directory that
-    /// exists stays as it is.
+    /// Creates a directory, and missing directories of its path, on stable storage. A directory
+    /// that exists stays as it is.
     ///
     /// # Errors
     /// [`VolumeFileError`]; directories above it may have been created then.
@@ -187,8 +188,8 @@ pub trait VolumeFiles: Send + Sync + fmt::Debug {
         path: &FilePath,
     ) -> Result<(), VolumeFileError>;
 
-    /// Removes a file or an empty directory; with `recursive` also the content of a directory, entry by
-    /// entry.
+    /// Removes a file or an empty directory; with `recursive` also the content of a directory,
+    /// entry by entry.
     ///
     /// # Errors
     /// [`VolumeFileError`]; a part of the content may be removed then.

@@ -23,8 +23,8 @@ pub struct JobAction {
     pub kind: JobActionKind,
     /// The jobs.
     pub filter: JobFilter,
-    /// The endpoints of the jobs, each once. When the action has ended, only endpoints that the request
-    /// named.
+    /// The endpoints of the jobs, each once. When the action has ended, only endpoints that the
+    /// request named.
     pub endpoints: Vec<EndpointId>,
     /// Whether the request named the endpoints. Else they are all endpoints that the key saw.
     pub names_endpoints: bool,
@@ -34,8 +34,9 @@ pub struct JobAction {
     pub counts: ActionCounts,
     /// The jobs before this position were examined; `None`: none.
     pub position: Option<Cursor>,
-    /// Whether its position may lead to jobs that were submitted after it began: the position was lost, or another
-    /// process has opened the store since. It then leaves out jobs with a time after `created_at`.
+    /// Whether its position may lead to jobs that were submitted after it began: the position was
+    /// lost, or another process has opened the store since. It then leaves out jobs with a time
+    /// after `created_at`.
     pub has_begun_again: bool,
     /// Whether a client has aborted it. It ends soon.
     pub is_aborted: bool,
@@ -61,7 +62,8 @@ pub struct ActionCounts {
 /// Keeps actions on many jobs.
 #[async_trait]
 pub trait JobActionStore: Send + Sync + std::fmt::Debug {
-    /// Adds an action, or replaces the one with its id. It is on stable storage when this resolves to `Ok`.
+    /// Adds an action, or replaces the one with its id. It is on stable storage when this resolves
+    /// to `Ok`.
     async fn put_action(&self, action: JobAction) -> Result<(), StoreError>;
 
     /// Deletes the action with this id, if there is one.

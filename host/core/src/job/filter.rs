@@ -1,5 +1,6 @@
-//! Which jobs a client means: by status, tags, time, id and error. Lists and actions have the same filter, and
-//! every store decides by [`JobFilter::matches`] alone; an index only saves it the look at other jobs.
+//! Which jobs a client means: by status, tags, time, id and error. Lists and actions have the same
+//! filter, and every store decides by [`JobFilter::matches`] alone; an index only saves it the look
+//! at other jobs.
 //!
 //! **Cost.** Some 20 ns for a job that does not match; a search for an error reads its text.
 

@@ -24,7 +24,8 @@ pub enum CallError {
     /// The id, the input or the key is malformed, or the key was used for another input.
     #[error("{0}")]
     InvalidRequest(String),
-    /// A bound is reached: of the depth, of the calls of an attempt, or of the other endpoint's queue.
+    /// A bound is reached: of the depth, of the calls of an attempt, or of the other endpoint's
+    /// queue.
     #[error("{0}")]
     LimitReached(String),
     /// The job ended without an output.

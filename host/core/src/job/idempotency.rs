@@ -8,8 +8,8 @@ use crate::id::OwnerId;
 /// How long a key is stored after its first submission, in milliseconds (24 hours).
 pub const KEY_LIFETIME_MS: u64 = 86_400_000;
 
-/// Most keys that a store remembers, of about 150 bytes each. Beyond it, the owner with the most keys
-/// loses the oldest key of the endpoint that has the most.
+/// Most keys that a store remembers, of about 150 bytes each. Beyond it, the owner with the most
+/// keys loses the oldest key of the endpoint that has the most.
 pub const KEYS_MAX: usize = 1_000_000;
 
 /// The hashes by which a duplicate submission is recognised on its endpoint. Hashes are small and

@@ -1,7 +1,7 @@
 //! A job as data: its states, its record, its payloads and its documents.
 //!
-//! [`state`] decides each change; [`record`] is what the store keeps. The calls of clients and handlers
-//! are in [`jobs`](crate::jobs).
+//! [`state`] decides each change; [`record`] is what the store keeps. The calls of clients and
+//! handlers are in [`jobs`](crate::jobs).
 
 pub mod action;
 pub mod document;

@@ -9,8 +9,8 @@ use crate::limits::{Bounds, EXECUTION_TIMEOUT_MS, RETENTION_MS, TTL_MS};
 /// their bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
-    /// Time for one attempt, in milliseconds; counts only while the handler runs. `None`: that of the
-    /// endpoint when the attempt begins.
+    /// Time for one attempt, in milliseconds; counts only while the handler runs. `None`: that of
+    /// the endpoint when the attempt begins.
     pub execution_timeout_ms: Option<u64>,
     /// Lifetime of the job from its submission, in milliseconds; covers waiting and running.
     pub ttl_ms: u64,

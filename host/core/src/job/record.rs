@@ -182,8 +182,8 @@ pub struct Chunk {
     pub output: Json,
     /// The handler's metrics object, if it gave one.
     pub metrics: Option<Json>,
-    /// For a part of an emit that was larger than one chunk: its index and the number of parts. `None` also
-    /// for the first piece of a string.
+    /// For a part of an emit that was larger than one chunk: its index and the number of parts.
+    /// `None` also for the first piece of a string.
     pub part: Option<Part>,
 }
 
@@ -297,15 +297,16 @@ pub struct JobRecord {
     pub attempt: Claim,
     /// How many chunks of this attempt a client may read.
     pub chunk_count: u64,
-    /// For a COMPLETED job: bytes of its chunks as they are stored, with their metrics and headers, and
-    /// of its handler's output. 0 for any other job.
+    /// For a COMPLETED job: bytes of its chunks as they are stored, with their metrics and headers,
+    /// and of its handler's output. 0 for any other job.
     pub result_bytes: u64,
     /// How many chunks `/stream` has delivered.
     pub chunks_delivered: u64,
     /// When it is deleted.
     pub purge_at: Timestamp,
     /// The attempts before the last one, or before the next one while none has begun since the job
-    /// was queued: the newest [`PAST_ATTEMPTS_MAX`](crate::limits::PAST_ATTEMPTS_MAX), oldest first.
+    /// was queued: the newest [`PAST_ATTEMPTS_MAX`](crate::limits::PAST_ATTEMPTS_MAX), oldest
+    /// first.
     pub past_attempts: Vec<PastAttempt>,
     /// The sum of its attempts that ended with a result, and of the one that a cancel stopped.
     pub usage: JobUsage,
@@ -380,8 +381,8 @@ impl JobRecord {
 /// The jobs that wait on an endpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Demand {
-    /// Grows with each change of the queue, also beyond the deletion of the endpoint: of two values, the one
-    /// with the greater version is newer. 0: no job has ever waited.
+    /// Grows with each change of the queue, also beyond the deletion of the endpoint: of two
+    /// values, the one with the greater version is newer. 0: no job has ever waited.
     pub version: u64,
     /// Jobs that may start a worker: those that are not low priority.
     pub jobs: u64,

@@ -3,8 +3,8 @@
 //! By default that is the time of the contract: 30 minutes for `/run`, at least one minute for
 //! `/runsync`, and never beyond the job's ttl. An endpoint or a submission can choose another time,
 //! separately for jobs that complete, that fail or time out, and that are cancelled. A job with a
-//! chosen retention is kept for all of it, also beyond its ttl: the ttl bounds waiting and running. A ttl that
-//! a caller has shortened is final: the stores do not move it at an end or a retry.
+//! chosen retention is kept for all of it, also beyond its ttl: the ttl bounds waiting and running.
+//! A ttl that a caller has shortened is final: the stores do not move it at an end or a retry.
 
 use serde::{Deserialize, Serialize};
 
@@ -67,8 +67,8 @@ impl ChosenRetention {
     }
 }
 
-/// Most that an endpoint keeps of its history, the jobs that have ended. The oldest jobs beyond a bound are deleted
-/// although their retention is not over. `None`: no bound but those of the host.
+/// Most that an endpoint keeps of its history, the jobs that have ended. The oldest jobs beyond a
+/// bound are deleted although their retention is not over. `None`: no bound but those of the host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HistoryMax {
@@ -81,8 +81,8 @@ pub struct HistoryMax {
 }
 
 impl HistoryMax {
-    /// A job that ended less than so many milliseconds ago is kept beyond the bounds: a caller that waits
-    /// for its end still reads it.
+    /// A job that ended less than so many milliseconds ago is kept beyond the bounds: a caller that
+    /// waits for its end still reads it.
     pub const SPARED_MS: u64 = 10_000;
 
     /// Whether a job that ended at this time is kept beyond the bounds.
@@ -95,7 +95,8 @@ impl HistoryMax {
         *self == Self::default()
     }
 
-    /// The part of a history of so many `jobs`, which keep so many `bytes`, that must be deleted; `None`: nothing.
+    /// The part of a history of so many `jobs`, which keep so many `bytes`, that must be deleted;
+    /// `None`: nothing.
     pub fn excess(self, jobs: u64, bytes: u64) -> Option<HistoryExcess> {
         let over = |now: u64, max: Option<u64>| max.map_or(0, |max| now.saturating_sub(max));
         let excess = HistoryExcess { jobs: over(jobs, self.jobs), bytes: over(bytes, self.bytes) };
@@ -103,7 +104,8 @@ impl HistoryMax {
     }
 }
 
-/// The part of an endpoint's history that must be deleted: at least so many jobs, which keep at least so many bytes.
+/// The part of an endpoint's history that must be deleted: at least so many jobs, which keep at
+/// least so many bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HistoryExcess {
     /// Jobs.

@@ -1,9 +1,9 @@
-//! The tags of a job: pairs of a key and a value, by which clients find their jobs again. Handlers do not
-//! see them, and the host gives them no meaning.
+//! The tags of a job: pairs of a key and a value, by which clients find their jobs again. Handlers
+//! do not see them, and the host gives them no meaning.
 //!
-//! **Bounds.** [`TAGS_MAX`] pairs, [`TAG_KEY_BYTES_MAX`] and [`TAG_VALUE_BYTES_MAX`] bytes for each, and
-//! [`TAGS_BYTES_MAX`] for all. **Cost.** A thin pointer for each job; the text is in one allocation, which jobs
-//! of an owner with the same tags share.
+//! **Bounds.** [`TAGS_MAX`] pairs, [`TAG_KEY_BYTES_MAX`] and [`TAG_VALUE_BYTES_MAX`] bytes for
+//! each, and [`TAGS_BYTES_MAX`] for all. **Cost.** A thin pointer for each job; the text is in one
+//! allocation, which jobs of an owner with the same tags share.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,8 +12,8 @@ use std::sync::Arc;
 use gristmill_wire::bounds::{TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX, TAGS_BYTES_MAX, TAGS_MAX};
 use serde::{Deserialize, Serialize};
 
-/// The tags of one job; at least one. The text has a line `key=value` for each, in the order of the keys.
-/// The same text is on disk.
+/// The tags of one job; at least one. The text has a line `key=value` for each, in the order of the
+/// keys. The same text is on disk.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Tags(Arc<Box<str>>);
 
@@ -115,7 +115,8 @@ fn check(key: &str, value: &str) -> Result<(), InvalidTags> {
 }
 
 impl Tags {
-    /// Checks pairs of keys and values; `None` when there are none. Looks at no more pairs than are allowed.
+    /// Checks pairs of keys and values; `None` when there are none. Looks at no more pairs than are
+    /// allowed.
     ///
     /// # Errors
     /// The first bound that they exceed.

@@ -1,13 +1,14 @@
 //! The jobs that handlers submit to other endpoints.
 //!
-//! Such a job is like a client's: its submission is on disk before the call returns, and the bounds of
-//! the queue and the share of its owner hold. Its id has its [depth](CallDepth), so that handlers that
-//! call each other in a circle end. It does not depend on its caller: it continues when the caller is
-//! cancelled, ends or runs again.
+//! Such a job is like a client's: its submission is on disk before the call returns, and the bounds
+//! of the queue and the share of its owner hold. Its id has its [depth](CallDepth), so that
+//! handlers that call each other in a circle end. It does not depend on its caller: it continues
+//! when the caller is cancelled, ends or runs again.
 //!
-//! A call that waits keeps its caller's worker and sandbox. Calls in a circle can therefore wait for
-//! each other's workers. More callers than the host has sandboxes can also block each other. Each such call
-//! ends shortly before the deadline of its attempt, with an error that names the job.
+//! A call that waits keeps its caller's worker and sandbox. Calls in a circle can therefore wait
+//! for each other's workers. More callers than the host has sandboxes can also block each other.
+//! Each such call ends shortly before the deadline of its attempt, with an error that names the
+//! job.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -132,8 +133,8 @@ impl HandlerCalls {
         }
     }
 
-    /// The endpoint with this id, if the caller may call it. An endpoint of another owner is as unknown as
-    /// one that does not exist.
+    /// The endpoint with this id, if the caller may call it. An endpoint of another owner is as
+    /// unknown as one that does not exist.
     fn target(&self, caller: &Caller, id: &str) -> Result<Arc<Deployment>, CallError> {
         let calling = &caller.deployment.endpoint;
         let id = EndpointId::new(id).map_err(|_| {
@@ -174,7 +175,8 @@ impl HandlerCalls {
 /// Most characters of a malformed id in an error.
 const SHOWN_CHARS_MAX: usize = 64;
 
-/// The operation of the hashes: a `submit` and a `call` with the same key and input are the same job.
+/// The operation of the hashes: a `submit` and a `call` with the same key and input are the same
+/// job.
 const OPERATION: &str = "handler";
 
 fn idempotency(owner: &OwnerId, key: &str, input: &Json) -> Result<Idempotency, CallError> {

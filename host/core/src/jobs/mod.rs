@@ -1,5 +1,5 @@
-//! The calls that concern jobs: submissions, reads, streams and changes by clients ([`operations`]), and the
-//! jobs that handlers submit to other endpoints ([`handler_calls`]).
+//! The calls that concern jobs: submissions, reads, streams and changes by clients
+//! ([`operations`]), and the jobs that handlers submit to other endpoints ([`handler_calls`]).
 
 pub mod handler_calls;
 pub mod operations;

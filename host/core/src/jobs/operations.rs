@@ -143,8 +143,8 @@ impl Jobs {
     }
 
     /// The document of a job: the record, and the output when there is one. A large output is read
-    /// and assembled on a thread that may block. `None` if a COMPLETED job was deleted after its record was
-    /// read, so that a document without an output always means a list that is too large.
+    /// and assembled on a thread that may block. `None` if a COMPLETED job was deleted after its
+    /// record was read, so that a document without an output always means a list that is too large.
     ///
     /// # Errors
     /// Those of the store.
@@ -314,9 +314,10 @@ impl Jobs {
             if is_worth_telling || self.waited_long_enough(deadline, changed).await {
                 let is_read = position == Position::Undelivered && !page.chunks.is_empty();
                 if is_read && record.status.is_final() {
-                    // The job may have left memory. It has to be there when the page is delivered, or else a
-                    // reader whose next call comes soon would get the page again. Without room in memory the
-                    // position is not noted, and the page is delivered all the same.
+                    // The job may have left memory. It has to be there when the page is delivered,
+                    // or else a reader whose next call comes soon would get the page again. Without
+                    // room in memory the position is not noted, and the page is delivered all the
+                    // same.
                     let at = StreamPosition { attempt: page.attempt, index: from };
                     let _ = self.store.mark_delivered(id, at).await;
                 }

@@ -41,8 +41,8 @@ pub struct StreamPage {
 /// milliseconds, by a thread that may block.
 const JOIN_INLINE_BYTES_MAX: u64 = 256 << 10;
 
-/// The output of a COMPLETED job: the value that its handler returned, or the list of the outputs of its
-/// chunks in place of `null`. `None` if the job was deleted, or the list would be too large.
+/// The output of a COMPLETED job: the value that its handler returned, or the list of the outputs
+/// of its chunks in place of `null`. `None` if the job was deleted, or the list would be too large.
 ///
 /// # Errors
 /// Those of the store.

@@ -1,5 +1,5 @@
-//! The submission of one job, the same for clients and for handlers: its policy is checked, and the store
-//! decides about the bounds of the endpoint's queue and the share of its owner.
+//! The submission of one job, the same for clients and for handlers: its policy is checked, and the
+//! store decides about the bounds of the endpoint's queue and the share of its owner.
 
 use std::sync::Arc;
 
@@ -57,7 +57,8 @@ pub struct Submitted {
     pub id: JobId,
     /// Whether the submission is a duplicate; then its job may have been deleted since.
     pub is_repeated: bool,
-    /// The job and its result, if a job of `/runsync` was completed before its submission was on disk.
+    /// The job and its result, if a job of `/runsync` was completed before its submission was on
+    /// disk.
     pub completed: Option<CompletedJob>,
 }
 
@@ -99,8 +100,8 @@ pub enum SubmitError {
     KeyReused,
 }
 
-/// Stores a job and returns its id; then the job is on stable storage, and may already run. A duplicate
-/// submission returns the job of the first one.
+/// Stores a job and returns its id; then the job is on stable storage, and may already run. A
+/// duplicate submission returns the job of the first one.
 ///
 /// # Errors
 /// [`SubmitError`]; then nothing was stored.
@@ -159,8 +160,8 @@ pub(crate) async fn submit(
     Ok(Submitted { id, is_repeated: false, completed })
 }
 
-/// The answer to a submission with an input that is refused: a duplicate still gets the job of the first
-/// submission, whose input fitted the schema of that time.
+/// The answer to a submission with an input that is refused: a duplicate still gets the job of the
+/// first submission, whose input fitted the schema of that time.
 async fn repeated(
     store: &dyn JobStore,
     deployment: &Deployment,

@@ -11,8 +11,8 @@ pub(super) const LINE_BYTES: usize = 100;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
     /// Grows from line to line of the endpoint: the time of the line in milliseconds, or one more
-    /// than the line before. It reveals nothing about other endpoints. With an archive it grows after
-    /// a restart, too, even if the clock went back; without one it usually does.
+    /// than the line before. It reveals nothing about other endpoints. With an archive it grows
+    /// after a restart, too, even if the clock went back; without one it usually does.
     pub number: u64,
     /// When it was logged.
     pub at: Timestamp,

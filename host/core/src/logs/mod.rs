@@ -1,18 +1,19 @@
-//! The log lines of handlers. The newest are in memory; with an [archive](LogArchive), older ones are
-//! in files, and survive the process.
+//! The log lines of handlers. The newest are in memory; with an [archive](LogArchive), older ones
+//! are in files, and survive the process.
 //!
 //! **Bounds.** [`ENDPOINT_BYTES_MAX`] in memory for each endpoint, whose oldest lines are dropped
-//! first, and [`ALL_BYTES_MAX`] for all endpoints. Beyond it, lines that the archive has are dropped
-//! first, since readers still find them; then other lines. Each time the owner with the most bytes of
-//! such lines loses the oldest of its largest endpoint, so that an owner with thousands of small logs
-//! displaces its own lines and not the one larger log of another owner. A line costs its text and
-//! about a hundred bytes. Lines that wait for the archive are those in memory and no others: lines that
-//! memory drops before the archive has them are lost to the archive, and counted.
+//! first, and [`ALL_BYTES_MAX`] for all endpoints. Beyond it, lines that the archive has are
+//! dropped first, since readers still find them; then other lines. Each time the owner with the
+//! most bytes of such lines loses the oldest of its largest endpoint, so that an owner with
+//! thousands of small logs displaces its own lines and not the one larger log of another owner. A
+//! line costs its text and about a hundred bytes. Lines that wait for the archive are those in
+//! memory and no others: lines that memory drops before the archive has them are lost to the
+//! archive, and counted.
 //!
 //! **Costs.** Adding a line is a lock, an allocation and a change of [a ranking](ranking), with or
-//! without an archive: it never waits for the disk. While the memory is full, a line takes 1 µs with
-//! 9,900 endpoints. A line wakes the [`Follower`]s of its own endpoint only. The thread of the archive
-//! wakes for the first line after a pause, and once [`URGENT_BYTES`] of an endpoint wait.
+//! without an archive: it never waits for the disk. While the memory is full, a line takes 1 µs
+//! with 9,900 endpoints. A line wakes the [`Follower`]s of its own endpoint only. The thread of the
+//! archive wakes for the first line after a pause, and once [`URGENT_BYTES`] of an endpoint wait.
 
 mod archive;
 mod line;
@@ -47,8 +48,8 @@ pub const ALL_BYTES_MAX: usize = 32 << 20;
 /// round: an eighth of what memory has room for.
 pub const URGENT_BYTES: usize = 64 << 10;
 
-/// Numbers that a start leaves out: a killed process may have shown so many lines to readers that the
-/// archive does not have.
+/// Numbers that a start leaves out: a killed process may have shown so many lines to readers that
+/// the archive does not have.
 const RESTART_GAP: u64 = (ENDPOINT_BYTES_MAX / LINE_BYTES) as u64;
 
 /// Selects lines of an endpoint.
@@ -256,7 +257,8 @@ impl Lines {
         self.lines.range(from..)
     }
 
-    /// The archive has, or has lost, all lines up to `archived_to`, and none is about to be written.
+    /// The archive has, or has lost, all lines up to `archived_to`, and none is about to be
+    /// written.
     fn settle(&mut self) {
         (self.written_to, self.unwritten_bytes) = (self.archived_to, self.waiting_bytes);
     }
@@ -392,8 +394,8 @@ impl Logs {
         Follower { logs: self.clone(), endpoint: endpoint.clone(), added: followed.added.clone() }
     }
 
-    /// Deletes the lines of a deleted endpoint, and wakes its followers. The archive deletes its lines
-    /// a moment later.
+    /// Deletes the lines of a deleted endpoint, and wakes its followers. The archive deletes its
+    /// lines a moment later.
     pub fn forget(&self, endpoint: &EndpointIncarnation) {
         let mut state = self.state.lock();
         if let Some(mut lines) = state.endpoints.remove(endpoint) {
@@ -417,8 +419,8 @@ impl Logs {
         self.state.lock().to_archive.lost_lines
     }
 
-    /// Waits for work for the archive's thread: at `round_at`, or later, when lines wait, and before
-    /// that only for urgent lines, deletions, and the [close](Self::close).
+    /// Waits for work for the archive's thread: at `round_at`, or later, when lines wait, and
+    /// before that only for urgent lines, deletions, and the [close](Self::close).
     pub fn await_archive_work(&self, round_at: Instant) -> ArchiveWork {
         let mut state = self.state.lock();
         loop {

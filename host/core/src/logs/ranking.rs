@@ -1,10 +1,10 @@
 //! The endpoints by the bytes of their lines in memory, and the owners by the sums of them.
 //!
-//! **Promises.** The largest endpoint of the owner with the most bytes is found without a search: no
-//! other owner has [`UNIT_BYTES`] more, and no other endpoint of this owner. **Bounds.** An entry of some
-//! 60 bytes for each endpoint with bytes, and one for each owner of such an endpoint. **Costs.** A
-//! look-up of the owner for each change, and two entries of ordered sets for each [`UNIT_BYTES`]: most
-//! lines move none.
+//! **Promises.** The largest endpoint of the owner with the most bytes is found without a search:
+//! no other owner has [`UNIT_BYTES`] more, and no other endpoint of this owner. **Bounds.** An
+//! entry of some 60 bytes for each endpoint with bytes, and one for each owner of such an endpoint.
+//! **Costs.** A look-up of the owner for each change, and two entries of ordered sets for each
+//! [`UNIT_BYTES`]: most lines move none.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -36,7 +36,8 @@ fn units(bytes: usize) -> usize {
 }
 
 impl Ranking {
-    /// An endpoint that had `before` bytes has `after` bytes now. No other endpoint has its `number`.
+    /// An endpoint that had `before` bytes has `after` bytes now. No other endpoint has its
+    /// `number`.
     pub(super) fn change(
         &mut self,
         endpoint: &EndpointIncarnation,

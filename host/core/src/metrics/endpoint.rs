@@ -1,10 +1,11 @@
 //! Counters and durations of one endpoint's jobs, for the metrics that operators collect.
 //!
-//! They belong to the endpoint's [incarnation](crate::incarnation::EndpointIncarnation), so the code of a job
-//! reaches them without a lookup. They count from the creation of the endpoint, or the start of the
-//! host, and are never reset.
+//! They belong to the endpoint's [incarnation](crate::incarnation::EndpointIncarnation), so the
+//! code of a job reaches them without a lookup. They count from the creation of the endpoint, or
+//! the start of the host, and are never reset.
 //!
-//! **Cost.** About 3,700 bytes for each endpoint, and a dozen additions to atomic numbers for each job.
+//! **Cost.** About 3,700 bytes for each endpoint, and a dozen additions to atomic numbers for each
+//! job.
 
 use crate::metrics::failure_reason::FailureReason;
 use crate::metrics::instruments::{Counter, DurationTotals, Durations, add, add_all, subtract_all};
@@ -243,13 +244,15 @@ impl EndpointMetrics {
         add(&self.webhooks, end as usize, 1);
     }
 
-    /// Counts a request of a handler, which took `took_us` microseconds until the head of its answer.
+    /// Counts a request of a handler, which took `took_us` microseconds until the head of its
+    /// answer.
     pub fn request_ended(&self, end: RequestEnd, took_us: u64) {
         add(&self.requests, end as usize, 1);
         self.request.record(took_us);
     }
 
-    /// The times that jobs waited and that attempts ran since the last call. The charts are the only caller.
+    /// The times that jobs waited and that attempts ran since the last call. The charts are the
+    /// only caller.
     pub fn take_recent(&self) -> (Spread, Spread) {
         (self.recent_wait.take(), self.recent_run.take())
     }

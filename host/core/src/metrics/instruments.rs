@@ -1,6 +1,7 @@
 //! Counters and durations that code records and collectors read.
 //!
-//! **Cost.** A counter costs one addition to an atomic number, a duration two and a search in 20 bounds.
+//! **Cost.** A counter costs one addition to an atomic number, a duration two and a search in 20
+//! bounds.
 
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,8 +43,8 @@ pub(crate) fn add(counters: &[Counter], index: usize, number: u64) {
     }
 }
 
-/// Upper bounds of the buckets of durations, in microseconds: from a quarter of a millisecond, since
-/// a small handler runs about as long, to an hour. Longer durations have a bucket too.
+/// Upper bounds of the buckets of durations, in microseconds: from a quarter of a millisecond,
+/// since a small handler runs about as long, to an hour. Longer durations have a bucket too.
 pub const DURATION_BOUNDS_US: [u64; 20] = [
     250,
     500,
@@ -102,8 +103,8 @@ impl Durations {
 /// Numbers of durations by bucket, and their sum.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DurationTotals {
-    /// Durations up to each of [`DURATION_BOUNDS_US`] and above the bound before it, then those above
-    /// the last bound.
+    /// Durations up to each of [`DURATION_BOUNDS_US`] and above the bound before it, then those
+    /// above the last bound.
     pub buckets: [u64; BUCKETS],
     /// The sum of all durations, in microseconds.
     pub sum_us: u64,

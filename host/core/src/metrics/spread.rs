@@ -1,11 +1,11 @@
 //! Durations by fine buckets, for percentiles over any span of time.
 //!
-//! **Promise.** A percentile is within 6 % of a duration that was recorded, and never above the longest one.
-//! Below 16 µs it is exact.
-//! **Bounds.** 304 buckets, eight for each power of two, up to 2^40 µs or 12 days; longer durations count as
-//! that. A recorder takes 1.2 KiB. A spread has the buckets from its shortest to its longest duration: 100
-//! bytes for durations within a factor of eight, and 1.2 KiB at most.
-//! **Cost.** Two atomic operations for a duration, or three for one that is the longest so far.
+//! **Promise.** A percentile is within 6 % of a duration that was recorded, and never above the
+//! longest one. Below 16 µs it is exact. **Bounds.** 304 buckets, eight for each power of two, up
+//! to 2^40 µs or 12 days; longer durations count as that. A recorder takes 1.2 KiB. A spread has
+//! the buckets from its shortest to its longest duration: 100 bytes for durations within a factor
+//! of eight, and 1.2 KiB at most. **Cost.** Two atomic operations for a duration, or three for one
+//! that is the longest so far.
 
 use std::array;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -17,15 +17,16 @@ const FINENESS: usize = 8;
 
 const BUCKETS: usize = 304;
 
-/// The bucket of a duration in microseconds. Its number is that of its power of two, and the first bits after it.
+/// The bucket of a duration in microseconds. Its number is that of its power of two, and the first
+/// bits after it.
 fn bucket_of(us: u64) -> usize {
     let shift = us.checked_ilog2().unwrap_or(0).saturating_sub(FINENESS.ilog2());
     let bucket = shift as usize * FINENESS + usize::try_from(us >> shift).unwrap_or(usize::MAX);
     bucket.min(BUCKETS - 1)
 }
 
-/// The first duration of a bucket, and the one that is equally far from both of its ends, in proportion: the
-/// error is at most a seventeenth.
+/// The first duration of a bucket, and the one that is equally far from both of its ends, in
+/// proportion: the error is at most a seventeenth.
 fn bounds_of(bucket: usize) -> (u64, u64) {
     let shift = (bucket / FINENESS).saturating_sub(1);
     let first = (bucket - shift * FINENESS) as u64;
@@ -56,8 +57,8 @@ impl RecentDurations {
         }
     }
 
-    /// The durations since the last call. A duration that is recorded meanwhile belongs to this call or to the
-    /// next one; as the longest it may count for this one already.
+    /// The durations since the last call. A duration that is recorded meanwhile belongs to this
+    /// call or to the next one; as the longest it may count for this one already.
     pub fn take(&self) -> Spread {
         let take = |count: &AtomicU32| match count.load(Ordering::Relaxed) {
             0 => 0,
@@ -120,8 +121,8 @@ impl Spread {
         *self = Self { first, counts, longest_us: self.longest_us.max(other.longest_us) };
     }
 
-    /// The duration that `percent` of the durations do not exceed, in microseconds, and at least 1; 0 if there
-    /// are none.
+    /// The duration that `percent` of the durations do not exceed, in microseconds, and at least 1;
+    /// 0 if there are none.
     pub fn percentile(&self, percent: u64) -> u64 {
         let all: u64 = self.counts.iter().map(|count| u64::from(*count)).sum();
         let rank = (all * percent).div_ceil(100).max(1);

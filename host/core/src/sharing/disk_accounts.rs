@@ -1,5 +1,5 @@
-//! The bytes of each owner on the disk, by owner. [`disk_share`](crate::sharing::disk_share) has the rule
-//! for them.
+//! The bytes of each owner on the disk, by owner. [`disk_share`](crate::sharing::disk_share) has
+//! the rule for them.
 //!
 //! **Bounds.** One entry of some 100 bytes for each owner whose account is in use.
 //! **Cost.** A lock and a map lookup to find an account; its users keep it.

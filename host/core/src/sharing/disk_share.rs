@@ -65,8 +65,8 @@ impl DiskAccount {
         self.admits(bytes, 0, WORK_TO_FREE)
     }
 
-    /// Whether the owner's share has room for so many further bytes of files, however many bytes its
-    /// [uncounted](Self::charge_uncounted) files have.
+    /// Whether the owner's share has room for so many further bytes of files, however many bytes
+    /// its [uncounted](Self::charge_uncounted) files have.
     pub fn admits_files(&self, bytes: u64) -> bool {
         let uncounted = self.account.uncounted_max.load(Ordering::Relaxed);
         self.admits(bytes.saturating_add(uncounted), bytes, WORK_TO_FREE)
@@ -98,8 +98,8 @@ impl DiskAccount {
         self.account.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The owner has so many bytes fewer. They were added before. The next measurement shows whether
-    /// the disk has more space by then.
+    /// The owner has so many bytes fewer. They were added before. The next measurement shows
+    /// whether the disk has more space by then.
     pub fn remove(&self, bytes: u64) {
         let before = self.account.bytes.fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(bytes <= before, "they were added");

@@ -6,8 +6,8 @@
 //! since the first of them, so that a quarter of a second of writes, up to 1 GB on a fast disk,
 //! cannot exceed the reserve or an owner's share.
 //!
-//! Accepted data can still take more of the disk than it does: it waits in memory for the journal, and
-//! in the journal for the tables. These bytes are *owed*. They are not free either, so that the
+//! Accepted data can still take more of the disk than it does: it waits in memory for the journal,
+//! and in the journal for the tables. These bytes are *owed*. They are not free either, so that the
 //! host can always complete what it has accepted.
 //!
 //! **Costs.** Reading it is three or four loads of atomic numbers.

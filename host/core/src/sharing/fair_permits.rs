@@ -1,6 +1,6 @@
 //! Permits for something that all endpoints use together, such as threads or memory: one endpoint
-//! cannot use up all of it, and neither can some owners with many endpoints. Work that belongs to no
-//! endpoint counts for a key, or for the owner alone.
+//! cannot use up all of it, and neither can some owners with many endpoints. Work that belongs to
+//! no endpoint counts for a key, or for the owner alone.
 //!
 //! **Promise.** An endpoint or a key holds at most a quarter of the permits. The endpoints of an
 //! owner together have [a share](SharedBound), on a host of one owner too: an owner that holds none
@@ -116,8 +116,8 @@ impl FairPermits {
         Self::few(max.max(4))
     }
 
-    /// So many permits in all, at least one. Where a quarter would be less than one permit it is one;
-    /// with a single permit, a caller then waits for at most one permit of each other owner.
+    /// So many permits in all, at least one. Where a quarter would be less than one permit it is
+    /// one; with a single permit, a caller then waits for at most one permit of each other owner.
     pub fn few(max: usize) -> Self {
         let max = max.max(1) as u64;
         let bounds = Bounds { all: SharedBound::always(max), of_part: (max / 4).max(1) };
@@ -504,7 +504,8 @@ mod tests {
     }
 
     proptest! {
-        /// For any calls: all permits are counted, the bounds hold, and no caller waits that may be served.
+        /// For any calls: all permits are counted, the bounds hold, and no caller waits that may be
+        /// served.
         #[test]
         fn permits_are_counted_and_none_is_kept_from_a_caller(
             max in 1..40_usize,
@@ -525,9 +526,9 @@ mod tests {
                         waits.push(share.acquire_many(count).boxed());
                     }
                 }
-                // Permits are granted when they are given back or when a caller comes; the futures only
-                // fetch them. A caller that comes may make room in the order for an earlier one, whose
-                // future was polled before.
+                // Permits are granted when they are given back or when a caller comes; the futures
+                // only fetch them. A caller that comes may make room in the order for an earlier
+                // one, whose future was polled before.
                 loop {
                     let before = waits.len();
                     waits.retain_mut(|wait| match wait.now_or_never() {

@@ -18,19 +18,20 @@ use crate::id::{EndpointId, JobId};
 use crate::job::record::Demand;
 use crate::trace::TraceContext;
 
-/// Receives a notification when a queue has changed, and when a job ended that no worker has claimed. Must be
-/// quick and must not block.
+/// Receives a notification when a queue has changed, and when a job ended that no worker has
+/// claimed. Must be quick and must not block.
 pub trait QueueListener: Send + Sync {
-    /// The queue of the endpoint has changed: a job waits, or one was claimed or removed. Calls may be late,
-    /// and in another order than the changes; the version of `demand` says which of two is newer.
+    /// The queue of the endpoint has changed: a job waits, or one was claimed or removed. Calls may
+    /// be late, and in another order than the changes; the version of `demand` says which of two is
+    /// newer.
     fn demand_changed(&self, endpoint: &EndpointId, demand: Demand);
 
     /// A job has ended without a result.
     fn job_ended_early(&self, _end: &EarlyEnd) {}
 }
 
-/// The end of a job without a result: by its ttl, or before its first attempt. The store sends it as soon as
-/// it has decided; a crash may undo a decision, and the next process sends it again.
+/// The end of a job without a result: by its ttl, or before its first attempt. The store sends it
+/// as soon as it has decided; a crash may undo a decision, and the next process sends it again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EarlyEnd {
     /// The job's endpoint.
@@ -123,8 +124,8 @@ impl Signals {
         }
     }
 
-    /// Called by the store for a job that has ended without a result: whenever a ttl is over, and else for
-    /// jobs in sampled traces only.
+    /// Called by the store for a job that has ended without a result: whenever a ttl is over, and
+    /// else for jobs in sampled traces only.
     pub fn ended_early(&self, end: &EarlyEnd) {
         if let Some(listener) = self.queues.get() {
             listener.job_ended_early(end);

@@ -90,8 +90,9 @@ impl fmt::Debug for SpanId {
 }
 
 impl TraceContext {
-    /// The context of a `traceparent` header, without a `tracestate`. `None` for a text that is none: such a
-    /// header is ignored, as the standard wants. A version after 00 may have further fields.
+    /// The context of a `traceparent` header, without a `tracestate`. `None` for a text that is
+    /// none: such a header is ignored, as the standard wants. A version after 00 may have further
+    /// fields.
     pub fn from_header(text: &str) -> Option<Self> {
         let mut fields = text.trim().split('-');
         let (version, trace, span, flags) =
@@ -108,7 +109,8 @@ impl TraceContext {
         })
     }
 
-    /// The bytes that are stored: the trace, the span, and the flags. The `tracestate` is stored beside them.
+    /// The bytes that are stored: the trace, the span, and the flags. The `tracestate` is stored
+    /// beside them.
     pub fn to_bytes(&self) -> [u8; CONTEXT_BYTES] {
         let mut bytes = [0; CONTEXT_BYTES];
         bytes[..16].copy_from_slice(&self.trace.0.to_be_bytes());

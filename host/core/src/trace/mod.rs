@@ -1,9 +1,10 @@
-//! Distributed traces: the [context](TraceContext) that a caller sends as `traceparent` (W3C Trace Context),
-//! and the [spans](Span) that the host records for sampled traces.
+//! Distributed traces: the [context](TraceContext) that a caller sends as `traceparent` (W3C Trace
+//! Context), and the [spans](Span) that the host records for sampled traces.
 //!
-//! **Promise.** Without a sampled trace nothing is recorded: the cost is one branch. A span is recorded once,
-//! at its end; a full [`SpanSink`] drops it. **Bounds.** A context has [`CONTEXT_BYTES`] bytes, and beside them
-//! the caller's `tracestate` of at most [`STATE_BYTES_MAX`].
+//! **Promise.** Without a sampled trace nothing is recorded: the cost is one branch. A span is
+//! recorded once, at its end; a full [`SpanSink`] drops it. **Bounds.** A context has
+//! [`CONTEXT_BYTES`] bytes, and beside them the caller's `tracestate` of at most
+//! [`STATE_BYTES_MAX`].
 //!
 //! Source: <https://www.w3.org/TR/trace-context/>.
 

@@ -7,8 +7,8 @@ use super::context::{TraceContext, TraceId};
 pub struct Sampler {
     /// Whether the decision of the caller counts, if it sent one.
     pub follows_parent: bool,
-    /// The share of the other traces that are recorded, from 0 to 1. The number of a trace decides, so that
-    /// hosts with the same share decide alike.
+    /// The share of the other traces that are recorded, from 0 to 1. The number of a trace decides,
+    /// so that hosts with the same share decide alike.
     pub ratio: f64,
 }
 

@@ -64,7 +64,8 @@ impl From<bool> for AttributeValue {
     }
 }
 
-/// Attributes by name. The names are those of the semantic conventions of OpenTelemetry where they have one.
+/// Attributes by name. The names are those of the semantic conventions of OpenTelemetry where they
+/// have one.
 pub type Attributes = Vec<(&'static str, AttributeValue)>;
 
 /// A span that has ended.

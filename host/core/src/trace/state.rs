@@ -1,10 +1,10 @@
 //! The `tracestate` of a caller: values of tracing systems, which travel beside the `traceparent`.
 //!
-//! **Promise.** The host passes on each member as it came, and adds none. A list that breaks a rule of the
-//! standard is dropped as a whole; the `traceparent` beside it stays. **Bounds.** A list has
-//! [`STATE_MEMBERS_MAX`] members, and [`STATE_BYTES_MAX`] bytes of it are kept: of a longer one the longest
-//! members are left out first, then the last ones. **Cost.** One allocation for a job with a list, and none for
-//! other jobs; copies share it.
+//! **Promise.** The host passes on each member as it came, and adds none. A list that breaks a rule
+//! of the standard is dropped as a whole; the `traceparent` beside it stays. **Bounds.** A list has
+//! [`STATE_MEMBERS_MAX`] members, and [`STATE_BYTES_MAX`] bytes of it are kept: of a longer one the
+//! longest members are left out first, then the last ones. **Cost.** One allocation for a job with
+//! a list, and none for other jobs; copies share it.
 //!
 //! Source: <https://www.w3.org/TR/trace-context-1/#tracestate-header>.
 
@@ -32,8 +32,8 @@ const SYSTEM_BYTES_MAX: usize = 14;
 pub struct TraceState(Option<Arc<Box<str>>>);
 
 impl TraceState {
-    /// The list of these `tracestate` headers, in their order. None if they break a rule of the standard, or
-    /// have no member.
+    /// The list of these `tracestate` headers, in their order. None if they break a rule of the
+    /// standard, or have no member.
     pub fn from_headers<'a>(headers: impl IntoIterator<Item = &'a str>) -> Self {
         let mut members: Vec<(&str, &str)> = Vec::new();
         let listed = headers.into_iter().flat_map(|header| header.split(','));

@@ -24,9 +24,9 @@ impl Tracer {
         Self(Some(Arc::new(Recording { sampler, sink })))
     }
 
-    /// The context to keep with a job that was submitted with `caller`'s, and the span of the submission if
-    /// the trace is sampled. The kept context is in that span. A tracer that records nothing keeps the
-    /// caller's context as it is.
+    /// The context to keep with a job that was submitted with `caller`'s, and the span of the
+    /// submission if the trace is sampled. The kept context is in that span. A tracer that records
+    /// nothing keeps the caller's context as it is.
     pub fn receive(
         &self,
         caller: Option<TraceContext>,

@@ -104,8 +104,8 @@ pub trait DeliveryStore: Send + Sync + std::fmt::Debug {
 
 /// Decides which receivers webhooks may have.
 pub trait WebhookReceivers: Send + Sync + std::fmt::Debug {
-    /// Refuses a URL whose host is an address that no webhook is sent to, so that its submission can
-    /// be refused. The addresses of a name are known, and checked, only when a webhook is sent.
+    /// Refuses a URL whose host is an address that no webhook is sent to, so that its submission
+    /// can be refused. The addresses of a name are known, and checked, only when a webhook is sent.
     ///
     /// # Errors
     /// [`ReceiverRefused`].

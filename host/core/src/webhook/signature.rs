@@ -17,8 +17,8 @@ const PREFIX: &str = "whsec_";
 /// Bytes of a new secret; the specification allows 24 to 64.
 const SECRET_BYTES: usize = 32;
 
-/// How long a previous secret is still used for signing: a day, in which receivers can change to the
-/// new one.
+/// How long a previous secret is still used for signing: a day, in which receivers can change to
+/// the new one.
 const PREVIOUS_VALID_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// Most previous secrets, so that the header stays short: five signatures have 240 bytes.
@@ -105,8 +105,9 @@ impl WebhookSecrets {
         &self.current
     }
 
-    /// Adds a new secret. Each previous one stays valid for a day after its replacement. If there are
-    /// too many, the newest of them is dropped: receivers are more likely to know the older ones.
+    /// Adds a new secret. Each previous one stays valid for a day after its replacement. If there
+    /// are too many, the newest of them is dropped: receivers are more likely to know the older
+    /// ones.
     #[must_use]
     pub fn rotated(self, now: Timestamp) -> Self {
         let Self { current: secret, mut previous } = self;

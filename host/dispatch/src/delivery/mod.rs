@@ -5,8 +5,9 @@
 //! slow or dead delay their own endpoint only. Jobs are never affected: a delivery is independent
 //! of its job.
 //!
-//! **Bounds.** Those of [`begin_attempts`](gristmill_core::webhook::delivery::DeliveryStore::begin_attempts), and [`BODY_KIB_MAX`] of bodies in
-//! memory, in shares too.
+//! **Bounds.** Those of
+//! [`begin_attempts`](gristmill_core::webhook::delivery::DeliveryStore::begin_attempts), and
+//! [`BODY_KIB_MAX`] of bodies in memory, in shares too.
 
 mod attempt;
 mod http;

@@ -1,5 +1,5 @@
-//! Events of an endpoint: the thread that brings an event decides about it, and carries out the actions. The timer of
-//! the endpoint brings the others.
+//! Events of an endpoint: the thread that brings an event decides about it, and carries out the
+//! actions. The timer of the endpoint brings the others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +54,8 @@ impl EndpointWorkers {
         starter.tasks.spawn_on(task, &starter.guests);
     }
 
-    /// A task has ended without a decision, perhaps with its runtime: then it must start no other one.
+    /// A task has ended without a decision, perhaps with its runtime: then it must start no other
+    /// one.
     pub(super) fn lose(self: &Arc<Self>, starter: &Starter, number: u64) {
         if let Some(now) = starter.shared.catalog.deployment(&self.endpoint) {
             self.apply(starter, &now, Event::Worker(number, Step::IsLost));
@@ -62,8 +63,8 @@ impl EndpointWorkers {
     }
 }
 
-/// Brings ticks until there is nothing to wait for. There is one such task for an endpoint at a time, and none
-/// without idle workers, faults and jobs that wait for their scaler.
+/// Brings ticks until there is nothing to wait for. There is one such task for an endpoint at a
+/// time, and none without idle workers, faults and jobs that wait for their scaler.
 async fn time(starter: Starter, workers: Arc<EndpointWorkers>) {
     let shared = &starter.shared;
     loop {
@@ -102,7 +103,8 @@ fn view(shared: &Shared, deployment: &Deployment) -> View {
     View { now: Instant::now(), wall, elapsed, scaling, version }
 }
 
-/// A number that is unique in this process, and one that makes the name unique among processes, almost surely.
+/// A number that is unique in this process, and one that makes the name unique among processes,
+/// almost surely.
 fn new_name(shared: &Shared) -> Name {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let number = COUNTER.fetch_add(1, Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! The workers of one endpoint: the [state], the threads that bring it [events], the [tasks](task) of active
-//! workers, and idle ones that are [ready] for a job which is being submitted.
+//! The workers of one endpoint: the [state], the threads that bring it [events], the [tasks](task)
+//! of active workers, and idle ones that are [ready] for a job which is being submitted.
 //!
-//! **Locks.** The state's lock is held for a decision, which waits for nothing, and never while the store, the
-//! catalog or the runtime is called.
+//! **Locks.** The state's lock is held for a decision, which waits for nothing, and never while the
+//! store, the catalog or the runtime is called.
 
 mod events;
 mod ready;
@@ -99,7 +99,8 @@ impl EndpointWorkers {
         self.state.lock().take_idle()
     }
 
-    /// The present deployment, unless the endpoint was deleted, and perhaps created again: then its workers end.
+    /// The present deployment, unless the endpoint was deleted, and perhaps created again: then its
+    /// workers end.
     fn deployment(&self, shared: &Shared) -> Option<Arc<Deployment>> {
         let found = shared.catalog.deployment(&self.endpoint);
         let found = found.filter(|found| self.are_of(found));
@@ -116,8 +117,8 @@ impl EndpointWorkers {
 }
 
 impl Worker {
-    /// Its id for clients. It ends with the version of the endpoint that it runs, such as `w3f9c2a017-v12`, so that
-    /// each job shows its version.
+    /// Its id for clients. It ends with the version of the endpoint that it runs, such as
+    /// `w3f9c2a017-v12`, so that each job shows its version.
     fn id(self) -> WorkerId {
         let Self { number, random, version, .. } = self;
         let id = format!("w{random:08x}{number:x}-v{version}");

@@ -1,5 +1,6 @@
-//! An idle worker for a job that is being submitted. The submission claims the job for it under the same lock, so a job
-//! that finds an idle worker is never in the queue, and its worker starts with the job.
+//! An idle worker for a job that is being submitted. The submission claims the job for it under the
+//! same lock, so a job that finds an idle worker is never in the queue, and its worker starts with
+//! the job.
 
 use std::sync::Arc;
 

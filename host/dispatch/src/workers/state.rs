@@ -1,22 +1,25 @@
-//! The workers of one endpoint as numbers, and the rules for them: a pure function from an event to actions.
+//! The workers of one endpoint as numbers, and the rules for them: a pure function from an event to
+//! actions.
 //!
-//! [`State::decide`] is called under one lock, by whatever thread brings an event, and that thread carries out the
-//! actions. Nothing sleeps here that could be woken wrongly: a worker is active, with a [task](super::task), or
-//! idle, which is a time in a list.
+//! [`State::decide`] is called under one lock, by whatever thread brings an event, and that thread
+//! carries out the actions. Nothing sleeps here that could be woken wrongly: a worker is active,
+//! with a [task](super::task), or idle, which is a time in a list.
 //!
-//! **No job is forgotten.** The store passes the whole [`Demand`] with a version, so a notification that is late,
-//! doubled or overtaken does no harm. Each active worker that has no job yet is *starting* and takes one of the jobs
-//! that wait, so the other ones are [unserved](State::unserved). Every event ends with [`State::fill`], which
-//! starts a worker if there is an unserved job and the rules permit a worker. A claim that finds nothing settles the
+//! **No job is forgotten.** The store passes the whole [`Demand`] with a version, so a notification
+//! that is late, doubled or overtaken does no harm. Each active worker that has no job yet is
+//! *starting* and takes one of the jobs that wait, so the other ones are
+//! [unserved](State::unserved). Every event ends with [`State::fill`], which starts a worker if
+//! there is an unserved job and the rules permit a worker. A claim that finds nothing settles the
 //! version that it has seen, and only a newer one starts the next.
 //!
-//! **No worker is miscounted.** The phase of each active worker is stored, and the numbers change only with a phase.
-//! An event of a worker that is not active changes nothing.
+//! **No worker is miscounted.** The phase of each active worker is stored, and the numbers change
+//! only with a phase. An event of a worker that is not active changes nothing.
 //!
-//! **Bounds.** At most `workersMax` workers; fewer only wait for running jobs to end. At most [`WAITING_MAX`] of them
-//! wait for a sandbox, however many jobs wait. Of the workers that `workersMin` keeps without jobs, one is in the
-//! list, since it has prepared the component, and the others are only a number. **Cost.** Some searches in an
-//! ordered map of the active workers for each event; 40 bytes for an idle worker.
+//! **Bounds.** At most `workersMax` workers; fewer only wait for running jobs to end. At most
+//! [`WAITING_MAX`] of them wait for a sandbox, however many jobs wait. Of the workers that
+//! `workersMin` keeps without jobs, one is in the list, since it has prepared the component, and
+//! the others are only a number. **Cost.** Some searches in an ordered map of the active workers
+//! for each event; 40 bytes for an idle worker.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -37,15 +40,16 @@ const FULL_PAUSE: Duration = Duration::from_secs(5);
 /// Later than each version of a demand.
 const ANY_VERSION: u64 = u64::MAX;
 
-/// Pause after a claim that the database of the jobs has not answered, or after a worker that was lost.
+/// Pause after a claim that the database of the jobs has not answered, or after a worker that was
+/// lost.
 const AWAY_PAUSE: Duration = Duration::from_millis(500);
 
 /// Most workers of an endpoint that wait for a sandbox at one time. A single one would make a
 /// worker end, and another one start, each time when two jobs end together.
 const WAITING_MAX: u32 = 2;
 
-/// Most workers that one event starts. Each of them may start another one when it begins a job, so the
-/// number of workers still doubles with each round.
+/// Most workers that one event starts. Each of them may start another one when it begins a job, so
+/// the number of workers still doubles with each round.
 const STARTED_AT_ONCE_MAX: u64 = 16;
 
 /// The workers of one endpoint.
@@ -56,9 +60,11 @@ pub(crate) struct State {
     /// The version of the endpoint at its last change.
     version: u32,
     demand: Demand,
-    /// Claims have found nothing at this version of the demand; [`ANY_VERSION`] while no claim is made at all.
+    /// Claims have found nothing at this version of the demand; [`ANY_VERSION`] while no claim is
+    /// made at all.
     settled: u64,
-    /// When that is forgotten: no event shows that a full disk has room, or that the database answers again.
+    /// When that is forgotten: no event shows that a full disk has room, or that the database
+    /// answers again.
     forgets_at: Option<Instant>,
     active: BTreeMap<u64, Active>,
     /// The number of active workers in each phase.
@@ -216,7 +222,8 @@ pub(crate) enum Next {
     /// Its task ends: it is idle, or no worker any more.
     #[default]
     End,
-    /// It prepares the component, takes a sandbox and claims a job. The demand has the version `seen`.
+    /// It prepares the component, takes a sandbox and claims a job. The demand has the version
+    /// `seen`.
     Work { seen: u64 },
     /// It waits for a sandbox.
     Wait,
@@ -243,8 +250,8 @@ pub(crate) struct Times {
 }
 
 impl State {
-    /// Changes the state by an event. Workers get their names from `name`, which is called once for each new
-    /// worker; otherwise the result depends on nothing but the arguments.
+    /// Changes the state by an event. Workers get their names from `name`, which is called once for
+    /// each new worker; otherwise the result depends on nothing but the arguments.
     pub(crate) fn decide(
         &mut self,
         event: Event,
@@ -268,8 +275,8 @@ impl State {
         actions
     }
 
-    /// The endpoint was deleted, or the host drains. Active workers end with their jobs, and those that wait must
-    /// be woken.
+    /// The endpoint was deleted, or the host drains. Active workers end with their jobs, and those
+    /// that wait must be woken.
     pub(crate) fn close(&mut self) {
         self.is_closed = true;
         self.idle.clear();
@@ -277,8 +284,8 @@ impl State {
         self.ended_for_room = 0;
     }
 
-    /// Makes an idle worker active, for a job that is about to be submitted: it will run that job, or begin to look
-    /// for one. `None` if another job waits: that one is first.
+    /// Makes an idle worker active, for a job that is about to be submitted: it will run that job,
+    /// or begin to look for one. `None` if another job waits: that one is first.
     pub(crate) fn take_idle(&mut self) -> Option<Worker> {
         let is_impeded = self.is_closed || self.fault.is_some() || self.unhealthy.is_some();
         if is_impeded || self.demand.claimable > 0 {
@@ -327,8 +334,8 @@ impl State {
         };
         let busy = runs + prepares + waits + unhealthy;
         WorkerCounts {
-            // A worker that has not claimed a job yet is idle too, and so are the kept workers that are
-            // only a number.
+            // A worker that has not claimed a job yet is idle too, and so are the kept workers that
+            // are only a number.
             idle: u64::from(self.alive().max(kept).saturating_sub(busy)),
             initializing: u64::from(prepares),
             running: u64::from(runs),
@@ -355,8 +362,8 @@ impl State {
         }
     }
 
-    // The most workers that an event starts: one is enough for progress, since that worker starts the next one when
-    // it begins its job; more of them are quicker.
+    // The most workers that an event starts: one is enough for progress, since that worker starts
+    // the next one when it begins its job; more of them are quicker.
 
     fn demand_changed(&mut self, demand: Demand, actions: &mut Actions) -> u64 {
         if demand.version <= self.demand.version {
@@ -476,7 +483,8 @@ impl State {
             }
             Step::IsLost => {
                 self.leave(number);
-                // A task that is dropped with its runtime cannot start another one; the timer does if it lives.
+                // A task that is dropped with its runtime cannot start another one; the timer does
+                // if it lives.
                 self.settle(ANY_VERSION, AWAY_PAUSE, view);
             }
         }
@@ -557,8 +565,8 @@ impl State {
         }
     }
 
-    /// After a change of the endpoint one worker prepares its component, if there are idle workers or `workersMin`
-    /// keeps some.
+    /// After a change of the endpoint one worker prepares its component, if there are idle workers
+    /// or `workersMin` keeps some.
     fn prepare(&mut self, view: &View, actions: &mut Actions, name: &mut impl FnMut() -> Name) {
         let Scaling { workers_min, workers_max, .. } = view.scaling;
         if self.is_closed || self.starting() > 0 {
@@ -615,7 +623,8 @@ impl State {
         }
     }
 
-    /// The workers that the rules permit beside those that are alive, as if each of them had an unserved job.
+    /// The workers that the rules permit beside those that are alive, as if each of them had an
+    /// unserved job.
     fn missing(&mut self, view: &View) -> u64 {
         let Scaling { workers_min, scaler, .. } = view.scaling;
         let alive = self.alive();
@@ -689,9 +698,9 @@ impl Phases {
 }
 
 impl Growth {
-    /// Whether the job that is claimed next has waited for `seconds`, and no worker was started for that reason
-    /// meanwhile. Its wait is measured by the wall clock, but is at least the time since it is known: a clock that
-    /// is set back keeps no worker from starting.
+    /// Whether the job that is claimed next has waited for `seconds`, and no worker was started for
+    /// that reason meanwhile. Its wait is measured by the wall clock, but is at least the time
+    /// since it is known: a clock that is set back keeps no worker from starting.
     fn is_due(&mut self, since: Option<Timestamp>, seconds: u32, view: &View) -> bool {
         let Some(since) = since else {
             *self = Self::default();

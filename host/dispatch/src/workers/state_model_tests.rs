@@ -1,5 +1,6 @@
-//! The state against a small world with a queue, sandboxes and tasks, in which everything happens in a random order:
-//! notifications come late, twice or overtake each other, tasks pause at each step, and some are lost.
+//! The state against a small world with a queue, sandboxes and tasks, in which everything happens
+//! in a random order: notifications come late, twice or overtake each other, tasks pause at each
+//! step, and some are lost.
 
 use rand::rngs::StdRng;
 use rand::seq::IteratorRandom as _;
@@ -391,8 +392,8 @@ impl World {
         }
     }
 
-    /// With a sound component, a database and a disk, each normal job runs: without the timer, if there was no fault
-    /// before.
+    /// With a sound component, a database and a disk, each normal job runs: without the timer, if
+    /// there was no fault before.
     fn settle(&mut self) {
         (self.is_broken, self.is_away, self.is_full) = (false, false, false);
         if self.view.scaling.workers_max == 0 {

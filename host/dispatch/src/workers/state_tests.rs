@@ -39,7 +39,8 @@ impl Bench {
         })
     }
 
-    /// The queue has so many normal jobs, and so many of low priority; the numbers of the workers that start.
+    /// The queue has so many normal jobs, and so many of low priority; the numbers of the workers
+    /// that start.
     fn jobs(&mut self, normal: u64, low: u64) -> Vec<u64> {
         self.queue(normal, low);
         numbers(&self.apply(Event::Demand(self.demand)))
@@ -160,7 +161,8 @@ fn a_job_that_comes_between_a_claim_and_its_end_is_not_forgotten() {
     assert_eq!(bench.jobs(1, 0), [1]);
     let Next::Work { seen } = bench.step(1, Step::Begins).next else { panic!("it looks") };
     bench.jobs(0, 0);
-    // The claim finds nothing, and the demand of the next job arrives before the step of the worker.
+    // The claim finds nothing, and the demand of the next job arrives before the step of the
+    // worker.
     assert_eq!(bench.jobs(1, 0), NONE, "the worker will claim it");
     assert!(matches!(bench.step(1, Step::FindsNoJob { seen }).next, Next::Work { .. }));
     bench.jobs(0, 0);

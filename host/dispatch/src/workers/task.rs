@@ -1,5 +1,6 @@
-//! The task of a worker while it looks for a job or has one. It prepares the component, reserves a sandbox, claims
-//! a job, runs it, and repeats; it ends when the [state](super::state) decides that the worker is idle.
+//! The task of a worker while it looks for a job or has one. It prepares the component, reserves a
+//! sandbox, claims a job, runs it, and repeats; it ends when the [state](super::state) decides that
+//! the worker is idle.
 //!
 //! **The sandbox comes before the claim.** A job that waits for a sandbox is still in the queue: it
 //! can be purged, a job of higher priority passes it, and its timeouts have not begun. After the
@@ -74,8 +75,8 @@ impl Task {
         &self.starter.shared
     }
 
-    /// One round: from `step` to the next step, with a reservation that the worker has waited for. `None` ends the
-    /// task.
+    /// One round: from `step` to the next step, with a reservation that the worker has waited for.
+    /// `None` ends the task.
     async fn round(
         &mut self,
         step: Step,
@@ -135,8 +136,8 @@ impl Task {
         next
     }
 
-    /// The present deployment; `None` when the worker ends without a job. If the deployment is another one than in
-    /// the last round, an idle instance of this worker's last job is useless.
+    /// The present deployment; `None` when the worker ends without a job. If the deployment is
+    /// another one than in the last round, an idle instance of this worker's last job is useless.
     fn next_deployment(&mut self) -> Option<Arc<Deployment>> {
         let shared = self.starter.shared.clone();
         let now = self.workers.deployment(&shared);
@@ -155,9 +156,9 @@ impl Task {
         now.is_none_or(|now| !Arc::ptr_eq(&now, deployment))
     }
 
-    /// Makes sure that the component can run, or returns the reason why it cannot. `None` when the host
-    /// drains meanwhile: a drain waits for all workers, and the count of a volume's files may take
-    /// minutes.
+    /// Makes sure that the component can run, or returns the reason why it cannot. `None` when the
+    /// host drains meanwhile: a drain waits for all workers, and the count of a volume's files may
+    /// take minutes.
     async fn prepare(&mut self, deployment: &Arc<Deployment>) -> Option<Result<(), CannotRun>> {
         let shared = self.starter.shared.clone();
         let mut preparing = std::pin::pin!(shared.runtime.prepare(deployment));
@@ -202,8 +203,8 @@ impl Task {
         }
     }
 
-    /// Runs a claimed job, unless the endpoint has changed since `deployment` was read: then the job is
-    /// released.
+    /// Runs a claimed job, unless the endpoint has changed since `deployment` was read: then the
+    /// job is released.
     async fn run_job(
         &self,
         deployment: Arc<Deployment>,

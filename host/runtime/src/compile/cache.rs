@@ -97,12 +97,12 @@ impl CompileCache {
     }
 }
 
-/// Creates the directory if it is missing, and makes it private if others may only read it, as other
-/// programs create it.
+/// Creates the directory if it is missing, and makes it private if others may only read it, as
+/// other programs create it.
 ///
 /// # Errors
-/// Errors of the file system; and a directory of another user, or one that others can write to, since
-/// they may have put an entry there.
+/// Errors of the file system; and a directory of another user, or one that others can write to,
+/// since they may have put an entry there.
 pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
     files::create_private_dir(directory)?;
     let access = others_access(directory)?;

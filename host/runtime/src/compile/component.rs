@@ -35,8 +35,8 @@ const NAMES_MAX: u32 = 256;
 const NAME_BYTES_MAX: usize = 256;
 
 /// Most items of a component and all modules in it: functions, globals, types, imports, exports,
-/// segments and the like. The host keeps 20 to 70 bytes for each while a component is loaded, also for
-/// modules that are never instantiated. Python has 27,000, JavaScript 20,000.
+/// segments and the like. The host keeps 20 to 70 bytes for each while a component is loaded, also
+/// for modules that are never instantiated. Python has 27,000, JavaScript 20,000.
 const ITEMS_MAX: u32 = 250_000;
 
 /// The imports and exports of an accepted component, as `namespace:package/interface@version`.
@@ -268,7 +268,8 @@ fn init(component: &Component) -> Result<Option<ComponentExportIndex>, RejectedC
     }
 }
 
-/// The names of a component's imports and exports; a compiled component has neither producers nor a schema.
+/// The names of a component's imports and exports; a compiled component has neither producers nor a
+/// schema.
 pub(crate) fn names(engine: &Engine, component: &Component) -> ComponentInfo {
     let kind = component.component_type();
     let text = |(name, _): (&str, ComponentItem)| name.to_owned();

@@ -4,8 +4,8 @@ use gristmill_json_schema::{InvalidSchema, SchemaText};
 use wasm_encoder::{CustomSection, Section as _};
 use wasmparser::{Parser, Payload};
 
-/// The custom section of a component with its schema, as JSON text. If there are several, the last one
-/// counts, so that a tool can replace the schema by appending a section.
+/// The custom section of a component with its schema, as JSON text. If there are several, the last
+/// one counts, so that a tool can replace the schema by appending a section.
 pub(crate) const SECTION: &str = "gristmill:input-schema";
 
 /// Why the schema of a component cannot be used.

@@ -3,8 +3,8 @@
 
 use wasmparser::{BinaryReaderError, Parser, Payload};
 
-/// Counts the entries of all sections of a component, of its modules and of the components in it, except
-/// code. An entry with parts of its own, such as a type with many parameters, counts once.
+/// Counts the entries of all sections of a component, of its modules and of the components in it,
+/// except code. An entry with parts of its own, such as a type with many parameters, counts once.
 ///
 /// # Errors
 /// When the bytes are no component.

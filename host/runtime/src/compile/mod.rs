@@ -1,5 +1,5 @@
-//! From an uploaded component to machine code: the requirements that a component meets, and the confined
-//! process that compiles it.
+//! From an uploaded component to machine code: the requirements that a component meets, and the
+//! confined process that compiles it.
 
 pub(crate) mod cache;
 pub(crate) mod component;

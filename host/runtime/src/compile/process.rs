@@ -151,12 +151,13 @@ enum Report {
     NoSpace(String),
 }
 
-/// The hidden subcommand of a program whose [own](Compiler::of_this_program) processes compile; it runs
-/// [`child_main`].
+/// The hidden subcommand of a program whose [own](Compiler::of_this_program) processes compile; it
+/// runs [`child_main`].
 pub const COMPILE_COMMAND: &str = "compile-component";
 
 impl Compiler {
-    /// Compiles in child processes of the program that calls this, by its subcommand [`COMPILE_COMMAND`].
+    /// Compiles in child processes of the program that calls this, by its subcommand
+    /// [`COMPILE_COMMAND`].
     ///
     /// # Errors
     /// When the program's own file cannot be found.

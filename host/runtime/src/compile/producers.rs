@@ -1,11 +1,11 @@
 //! The tools that made a component, from the `producers` sections of the component and its nested
 //! parts. These are unverified claims, for display only.
 //!
-//! **Languages.** The languages that the outermost component states count alone. Otherwise the engine of an
-//! interpreted language is recognized by its parts, since the sections are then those of the engine: neither
-//! componentize-py nor componentize-qjs states the language of the handler. Otherwise the languages of all
-//! parts count, except [`PART_OF_RUST`]. A stripped module states none; then [`OF_RUST`] among the tools
-//! shows that it is in Rust.
+//! **Languages.** The languages that the outermost component states count alone. Otherwise the
+//! engine of an interpreted language is recognized by its parts, since the sections are then those
+//! of the engine: neither componentize-py nor componentize-qjs states the language of the handler.
+//! Otherwise the languages of all parts count, except [`PART_OF_RUST`]. A stripped module states
+//! none; then [`OF_RUST`] among the tools shows that it is in Rust.
 //!
 //! **Bounds.** [`ENTRIES_MAX`] languages and as many tools, each cut to [`TEXT_BYTES_MAX`].
 
@@ -27,8 +27,8 @@ const PART_OF_RUST: &str = "C11";
 /// The tool that makes the bindings of components in Rust.
 const OF_RUST: &str = "wit-bindgen-rust";
 
-/// The beginning of the name of the library with the interpreter of Python, which modules of componentize-py
-/// are linked with.
+/// The beginning of the name of the library with the interpreter of Python, which modules of
+/// componentize-py are linked with.
 const LIBPYTHON: &str = "libpython";
 
 /// The interface through which QuickJS loads modules in a component of componentize-qjs.
@@ -179,7 +179,8 @@ mod tests {
         assert_eq!(languages(&wat::parse_str(other).unwrap()), ["Rust"]);
     }
 
-    /// An engine in Rust and C++ whose tool states the language of the handler, as ComponentizeJS does.
+    /// An engine in Rust and C++ whose tool states the language of the handler, as ComponentizeJS
+    /// does.
     #[test]
     fn the_languages_of_the_outermost_component_count_alone() {
         let engine = r#"(core module (@producers (language "C11" "") (language "Rust" "")))"#;

@@ -4,8 +4,8 @@
 //! is recorded elsewhere ([`ArtifactRecords`]), and a file with another digest is compiled again
 //! instead of loaded.
 //!
-//! Where hosts share a [depot](crate::components::depot), an upload is in it before the record exists, and a
-//! component that another host has added is fetched from it by its first job.
+//! Where hosts share a [depot](crate::components::depot), an upload is in it before the record
+//! exists, and a component that another host has added is fetched from it by its first job.
 
 use std::collections::HashMap;
 use std::fs;
@@ -50,9 +50,9 @@ const LOADED_MAX: usize = 256;
 /// Most metadata in the compiled file of one component, in bytes (4 MiB). Python has 570 KB.
 const METADATA_BYTES_MAX: u32 = 4 << 20;
 
-/// Most metadata of all components that are kept loaded, in bytes (64 MiB). A byte of metadata takes
-/// about 10 bytes of memory. The code and data of these components are mapped from their files, so the
-/// kernel can drop them and read them again.
+/// Most metadata of all components that are kept loaded, in bytes (64 MiB). A byte of metadata
+/// takes about 10 bytes of memory. The code and data of these components are mapped from their
+/// files, so the kernel can drop them and read them again.
 const LOADED_METADATA_BYTES_MAX: u64 = 64 << 20;
 
 /// Why an upload was not accepted.
@@ -106,9 +106,11 @@ pub(crate) struct Loaded {
 /// The loaded components, by their digests and meterings.
 type LoadedComponents = Cache<(ComponentDigest, Metering), Arc<Loaded>, ByMetadata>;
 
-/// No loaded components, and room for [`LOADED_MAX`] ones with [`LOADED_METADATA_BYTES_MAX`] together.
+/// No loaded components, and room for [`LOADED_MAX`] ones with [`LOADED_METADATA_BYTES_MAX`]
+/// together.
 fn loaded_components() -> LoadedComponents {
-    // The cache divides its room among up to eight parts, and each has room for the largest component.
+    // The cache divides its room among up to eight parts, and each has room for the largest
+    // component.
     Cache::with_weighter(LOADED_MAX, LOADED_METADATA_BYTES_MAX, ByMetadata)
 }
 
@@ -361,7 +363,8 @@ impl Artifacts {
 
     /// Compiles the component and loads the result: only loading shows whether a sandbox has room
     /// for all of its instances and functions. Without this check each of its jobs would fail
-    /// instead of the upload. Ends the turn after the load, so that uploads are loaded one at a time.
+    /// instead of the upload. Ends the turn after the load, so that uploads are loaded one at a
+    /// time.
     async fn compile_and_verify(
         &self,
         hold: &Arc<FileGuard>,
@@ -409,8 +412,8 @@ impl Artifacts {
         }
     }
 
-    /// Removes a component that has no record, in memory, on disk and in the depot, unless it is being
-    /// added. Jobs that run it continue.
+    /// Removes a component that has no record, in memory, on disk and in the depot, unless it is
+    /// being added. Jobs that run it continue.
     pub(crate) async fn remove(self: &Arc<Self>, digest: ComponentDigest) -> io::Result<()> {
         let artifacts = self.clone();
         blocking(move || artifacts.remove_unneeded(digest)).await?;
@@ -420,8 +423,8 @@ impl Artifacts {
         }
     }
 
-    /// Removes the files of all components that have no record and are not being added: other hosts have deleted
-    /// these components. Jobs that run them continue.
+    /// Removes the files of all components that have no record and are not being added: other hosts
+    /// have deleted these components. Jobs that run them continue.
     pub(crate) async fn remove_orphans(self: &Arc<Self>) -> io::Result<()> {
         let artifacts = self.clone();
         blocking(move || {
@@ -436,8 +439,8 @@ impl Artifacts {
         .await
     }
 
-    /// Removes components without a record from the depot: a host has ended after it had put them there,
-    /// and before it wrote the record.
+    /// Removes components without a record from the depot: a host has ended after it had put them
+    /// there, and before it wrote the record.
     pub(crate) async fn sweep_depot(&self) -> io::Result<()> {
         match &self.shared {
             Some(shared) => shared.sweep(|digest| self.is_needed(digest)).await,
@@ -453,8 +456,8 @@ impl Artifacts {
     /// The file with the bytes of a component, fetched from the depot if it is not here or damaged.
     ///
     /// # Errors
-    /// [`LoadError::Damaged`] when the component is not stored as a whole; [`LoadError::Host`] for a
-    /// failure of the disk or the depot.
+    /// [`LoadError::Damaged`] when the component is not stored as a whole; [`LoadError::Host`] for
+    /// a failure of the disk or the depot.
     pub(crate) async fn component_file(
         &self,
         digest: ComponentDigest,
@@ -584,9 +587,10 @@ fn load_file(artifact: &Artifact, engine: Arc<RunEngine>) -> Result<Loaded, Load
     let deserialize = |engine: &Engine| {
         // SAFETY: the file was made by our compiler: its digest is the one that we recorded when it
         // was, or we have just made it. The path leads to the descriptor that was hashed, so that
-        // another file of the name is not loaded. The file is in a directory that only this user can
-        // write, is never changed in place, and wasmtime checks that it was made for this engine. The
-        // cache of a developer's compiles is in a directory that only this user can access.
+        // another file of the name is not loaded. The file is in a directory that only this user
+        // can write, is never changed in place, and wasmtime checks that it was made for this
+        // engine. The cache of a developer's compiles is in a directory that only this user can
+        // access.
         let component = unsafe { CompiledComponent::deserialize_file(engine, path) };
         component.map_err(|error| LoadError::Host(causes(&error)))
     };
@@ -599,9 +603,9 @@ fn load_file(artifact: &Artifact, engine: Arc<RunEngine>) -> Result<Loaded, Load
     Ok(Loaded { component, engine, metadata_bytes })
 }
 
-/// Gives a compiled file its name, and opens it. Also returns the bytes of all compiled files of the
-/// component. The file may get its name after the caller's future was dropped, so the guard lives
-/// until then.
+/// Gives a compiled file its name, and opens it. Also returns the bytes of all compiled files of
+/// the component. The file may get its name after the caller's future was dropped, so the guard
+/// lives until then.
 async fn finish(compiled: Unfinished, hold: Arc<FileGuard>) -> io::Result<(Artifact, u64)> {
     blocking(move || {
         let path = compiled.finish()?;

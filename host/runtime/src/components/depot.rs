@@ -1,10 +1,10 @@
 //! This host's files of components, and the [depot] in which hosts of one database share them.
 //!
-//! **Invariant.** A component with a record is in the depot: it is put there before its record is written,
-//! and removed from there only without a record. The digest of fetched bytes is checked.
+//! **Invariant.** A component with a record is in the depot: it is put there before its record is
+//! written, and removed from there only without a record. The digest of fetched bytes is checked.
 //!
-//! **Bounds.** One part is in memory at a time. Puts and removals of one host take turns, so that a removal
-//! never meets the put of the same component.
+//! **Bounds.** One part is in memory at a time. Puts and removals of one host take turns, so that a
+//! removal never meets the put of the same component.
 //!
 //! [depot]: gristmill_core::depot
 
@@ -56,8 +56,8 @@ impl SharedComponents {
         Ok(())
     }
 
-    /// Writes a component to its file, and returns its size; `None` when the depot does not have it as a
-    /// whole.
+    /// Writes a component to its file, and returns its size; `None` when the depot does not have it
+    /// as a whole.
     pub(crate) async fn fetch(
         &self,
         component: ComponentDigest,

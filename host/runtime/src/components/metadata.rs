@@ -1,5 +1,6 @@
-//! The size of the metadata in a compiled file, which wasmtime decodes into the host's memory when it
-//! loads the file. The rest of a file, code and data, is mapped, so the kernel can read it again.
+//! The size of the metadata in a compiled file, which wasmtime decodes into the host's memory when
+//! it loads the file. The rest of a file, code and data, is mapped, so the kernel can read it
+//! again.
 //!
 //! **Cost.** Three small reads.
 

@@ -211,9 +211,9 @@ impl StagedFile {
         self.content.lock().preamble.clone()
     }
 
-    /// Gives the file a further name; it is on stable storage then. The upload stays, so that it can
-    /// be kept again if its compile fails; but nothing can be written to it any more. Its bytes count
-    /// as staged until this is dropped, and no write is in progress. Blocks on the disk.
+    /// Gives the file a further name; it is on stable storage then. The upload stays, so that it
+    /// can be kept again if its compile fails; but nothing can be written to it any more. Its bytes
+    /// count as staged until this is dropped, and no write is in progress. Blocks on the disk.
     ///
     /// # Errors
     /// Those of the file system; then the file does not exist, or is the earlier one of this name.

@@ -2,13 +2,13 @@
 //! and a handler waits for them as for a timer: its deadline holds, and no other task is delayed.
 //!
 //! **Bounds.** A job has one operation at a time; all jobs together have [`OPERATIONS_MAX`]. The
-//! jobs of one endpoint have at most a quarter of them, and those of one owner three times as many as
-//! are left free, so an endpoint that makes the disk write gigabytes delays only its own files.
-//! Operations that change a mount run one after the other. A job may have [`SLOTS_MAX`] descriptors,
-//! streams and listings, all jobs together a quarter of the files that the process may open, with a
-//! share for each owner while the host has several owners; the root of a mount is none of them, except
-//! for a call from outside of handlers. An operation that has begun continues
-//! after its attempt was ended: it holds its permit, and its mount, until it is done. After the last
+//! jobs of one endpoint have at most a quarter of them, and those of one owner three times as many
+//! as are left free, so an endpoint that makes the disk write gigabytes delays only its own files.
+//! Operations that change a mount run one after the other. A job may have [`SLOTS_MAX`]
+//! descriptors, streams and listings, all jobs together a quarter of the files that the process may
+//! open, with a share for each owner while the host has several owners; the root of a mount is none
+//! of them, except for a call from outside of handlers. An operation that has begun continues after
+//! its attempt was ended: it holds its permit, and its mount, until it is done. After the last
 //! operation of an instance its [`locks`](super::locks) are released.
 
 use std::fs::File;
@@ -31,8 +31,8 @@ use gristmill_core::sharing::permits::{Permit, Permits};
 /// Most file operations at one time.
 const OPERATIONS_MAX: usize = 32;
 
-/// Most descriptors, streams and listings of a job. A stream keeps up to 64 KiB, so all of them keep
-/// up to 16 MiB.
+/// Most descriptors, streams and listings of a job. A stream keeps up to 64 KiB, so all of them
+/// keep up to 16 MiB.
 pub(crate) const SLOTS_MAX: usize = 256;
 
 /// Most files that handlers have open, when the process may open any number.
@@ -126,8 +126,8 @@ impl JobIoLimits {
         Ok(IoSlot { _slot: slot, _open_file: Some(open_file) })
     }
 
-    /// The right to hold one more lock on this mount; `None` beyond the limits, and on scratch space,
-    /// which ends with its instance.
+    /// The right to hold one more lock on this mount; `None` beyond the limits, and on scratch
+    /// space, which ends with its instance.
     pub(crate) fn lock_slot(&self, mount: &Mount) -> Option<IoSlot> {
         if !mount.is_volume() || !mount.locks.admit(self.number) {
             return None;
@@ -150,8 +150,8 @@ impl JobIoLimits {
         let _ = self.locked_on.set(mount.clone());
     }
 
-    /// Whether an operation of the present job found no space. Operations that an earlier job of the
-    /// instance began do not count, even if they end now.
+    /// Whether an operation of the present job found no space. Operations that an earlier job of
+    /// the instance began do not count, even if they end now.
     pub(crate) fn was_full(&self) -> bool {
         self.full_job.load(Ordering::Relaxed) == self.job.load(Ordering::Relaxed)
     }

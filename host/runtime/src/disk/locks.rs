@@ -1,8 +1,8 @@
 //! Directories by which handlers lock files. The SQLite of a guest locks the database `NAME` by the
 //! directory `NAME.lock`, which a handler that is stopped in a transaction cannot remove.
 //!
-//! **Promises.** An empty directory `*.lock` that an instance created on a volume is removed when the
-//! instance ends, however it ends, unless a handler has removed or renamed it before: then its
+//! **Promises.** An empty directory `*.lock` that an instance created on a volume is removed when
+//! the instance ends, however it ends, unless a handler has removed or renamed it before: then its
 //! successor under the same name belongs to another instance, and stays. After a crash of the host,
 //! the next process removes the directories before its first job. A directory with content stays.
 //! **Bounds.** [`LOCKS_MAX`] directories of an instance; further ones are ordinary directories.

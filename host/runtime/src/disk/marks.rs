@@ -1,5 +1,5 @@
-//! Files that must not outlive their process have a mark: the sticky bit, which handlers can neither see nor
-//! set. The next process that uses the volume alone deletes marked files.
+//! Files that must not outlive their process have a mark: the sticky bit, which handlers can
+//! neither see nor set. The next process that uses the volume alone deletes marked files.
 
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;

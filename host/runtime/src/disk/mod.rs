@@ -4,11 +4,11 @@
 //!
 //! [`Disks`] has all mounts of the host. A [`mount`] is one directory with its [`space`]; a
 //! [`node`] is a file or directory that a handler opened by a [`path`]; [`io_limits`] decides when
-//! an operation may run; [`locks`] are directories that end with their instance; [`transfers`] serve
-//! the files to callers outside of handlers; [`recent`] are the volumes that stay open between two uses;
-//! [`leftovers`] are the directories that earlier processes left behind, and [`unused`] counts the
-//! volumes that no job has used since the start.
-//! Handlers call these through `host_fns::filesystem`.
+//! an operation may run; [`locks`] are directories that end with their instance; [`transfers`]
+//! serve the files to callers outside of handlers; [`recent`] are the volumes that stay open
+//! between two uses; [`leftovers`] are the directories that earlier processes left behind, and
+//! [`unused`] counts the volumes that no job has used since the start. Handlers call these through
+//! `host_fns::filesystem`.
 
 mod data_disk;
 mod io_limits;
@@ -92,8 +92,8 @@ type Counted = Arc<OnceCell<Arc<Mount>>>;
 /// Most removed volumes that are remembered, some 100 bytes for each.
 const REMOVED_MAX: usize = 10_000;
 
-/// The volumes that were used since the start, so that each is counted once: some 400 bytes for each.
-/// Their directories are open while they are in use, and those of [some others](recent).
+/// The volumes that were used since the start, so that each is counted once: some 400 bytes for
+/// each. Their directories are open while they are in use, and those of [some others](recent).
 #[derive(Debug, Default)]
 struct UsedVolumes {
     /// `None` for a removed volume: a job that began before its removal must not create it again.
@@ -129,8 +129,8 @@ impl UsedVolumes {
         matches!(self.volumes.get(id), Some(None))
     }
 
-    /// Keeps the directory of a volume open for its next use, unless the volume was removed. Returns
-    /// directories to close.
+    /// Keeps the directory of a volume open for its next use, unless the volume was removed.
+    /// Returns directories to close.
     fn keep_open(&mut self, id: &VolumeId, root: Arc<File>) -> Vec<Arc<File>> {
         if self.is_removed(id) { vec![root] } else { self.recent.keep(id, root) }
     }
@@ -193,10 +193,10 @@ impl Disks {
         self.unused_volumes.clone().count_all()
     }
 
-    /// Makes the files of this deployment ready, so that an attempt does not wait for a count of files:
-    /// counts the deployment's volume once after a start, and waits for the count of the owner's other
-    /// volumes if its files could not grow before that. Errors are left to [`files`](Self::files),
-    /// whose caller has a job to report them to.
+    /// Makes the files of this deployment ready, so that an attempt does not wait for a count of
+    /// files: counts the deployment's volume once after a start, and waits for the count of the
+    /// owner's other volumes if its files could not grow before that. Errors are left to
+    /// [`files`](Self::files), whose caller has a job to report them to.
     pub(crate) async fn prepare(&self, deployment: &Deployment) {
         if let Some(volume) = &deployment.volume {
             let _ = self.counted_volume(volume).await;
@@ -243,8 +243,8 @@ impl Disks {
         Ok((!mounts.is_empty()).then(|| Files { mounts, io_limits: self.io_limits.job(owner, id) }))
     }
 
-    /// One use of a volume, whose mount is the same for all uses. The first call counts the volume's
-    /// files, and completes the count even if its future is dropped.
+    /// One use of a volume, whose mount is the same for all uses. The first call counts the
+    /// volume's files, and completes the count even if its future is dropped.
     async fn volume(&self, volume: &Volume) -> io::Result<OpenMount> {
         let cell = self.volumes.lock().used(&volume.id)?;
         let mount = match cell.get().and_then(Mount::if_open) {
@@ -333,8 +333,8 @@ impl Disks {
         Ok(())
     }
 
-    /// Marks a volume whose record is about to be deleted, so that a start after a crash removes its
-    /// directory.
+    /// Marks a volume whose record is about to be deleted, so that a start after a crash removes
+    /// its directory.
     ///
     /// # Errors
     /// Those of the file system.

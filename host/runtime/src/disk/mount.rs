@@ -1,8 +1,8 @@
 //! One directory of the host that handlers see: a volume, or the scratch space of one attempt.
 //!
-//! A [`Mount`] is known from its first use until its removal, so that its files are counted once. Its
-//! directory is open while an [`OpenMount`] exists, which each use has: jobs with the mount, their open
-//! files and locks, and calls for it. All uses share one descriptor.
+//! A [`Mount`] is known from its first use until its removal, so that its files are counted once.
+//! Its directory is open while an [`OpenMount`] exists, which each use has: jobs with the mount,
+//! their open files and locks, and calls for it. All uses share one descriptor.
 
 use std::ffi::CStr;
 use std::fs::{self, File};
@@ -131,8 +131,8 @@ impl Mount {
         Some(OpenMount { mount: self.clone(), root })
     }
 
-    /// One more use of a volume. Opens its directory if that is closed, and never creates it: then the
-    /// volume was removed. Blocks on the disk.
+    /// One more use of a volume. Opens its directory if that is closed, and never creates it: then
+    /// the volume was removed. Blocks on the disk.
     ///
     /// # Errors
     /// Those of the file system.

@@ -4,8 +4,8 @@
 //! **Invariants.** Nothing grows before its space is taken, and below the disk's reserve no hole of
 //! a sparse file is filled either. Handlers can neither follow nor create symbolic links, and
 //! cannot create hard links: each file has one name, and counts once. A directory is renamed in its
-//! parent only, so that no directory gets deeper than [`DEPTH_MAX`]. Empty directories `*.lock` do not
-//! outlast the instance that created them ([`locks`](super::locks)).
+//! parent only, so that no directory gets deeper than [`DEPTH_MAX`]. Empty directories `*.lock` do
+//! not outlast the instance that created them ([`locks`](super::locks)).
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -238,8 +238,8 @@ impl Node {
         self.resize(|_| bytes, || Ok(ftruncate(file, bytes)?))
     }
 
-    /// Runs an operation that changes the size of the file or its blocks, and counts the difference,
-    /// even if it fails half way.
+    /// Runs an operation that changes the size of the file or its blocks, and counts the
+    /// difference, even if it fails half way.
     fn resize(
         &self,
         wanted: impl FnOnce(u64) -> u64,

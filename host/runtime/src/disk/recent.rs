@@ -2,11 +2,11 @@
 //!
 //! **Promises.** A directory that is in use is open, with the lock that shows its use to other
 //! processes, whether it is among these or not: each use holds it itself. **Bounds.** [`OPEN_MAX`]
-//! directories of all owners together, or a sixteenth of the files that the process may open if that
-//! is less; beyond it the one is closed whose last use began the longest time ago. **Costs.** An open
-//! descriptor for each; a look-up for each use; one look at all of them before one is closed. An owner
-//! that uses hundreds of volumes in turn costs the next use of another owner's volume an open and a
-//! lock of its directory, some microseconds on a local disk.
+//! directories of all owners together, or a sixteenth of the files that the process may open if
+//! that is less; beyond it the one is closed whose last use began the longest time ago. **Costs.**
+//! An open descriptor for each; a look-up for each use; one look at all of them before one is
+//! closed. An owner that uses hundreds of volumes in turn costs the next use of another owner's
+//! volume an open and a lock of its directory, some microseconds on a local disk.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -59,8 +59,8 @@ impl RecentVolumes {
         }
     }
 
-    /// Keeps the directory of a volume open. Returns the directories to close, which the caller drops
-    /// without a lock: on a network file system that waits for the network.
+    /// Keeps the directory of a volume open. Returns the directories to close, which the caller
+    /// drops without a lock: on a network file system that waits for the network.
     pub(super) fn keep(&mut self, id: &VolumeId, root: Arc<File>) -> Vec<Arc<File>> {
         self.uses += 1;
         let recent = Recent { use_number: self.uses, root };

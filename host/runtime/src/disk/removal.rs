@@ -2,11 +2,10 @@
 //!
 //! A deletion has four steps: a mark beside the volume's directory, the deletion of the catalog's
 //! record, a new name for the directory, and the removal of the mark. The directory is wiped after
-//! that.
-//! **Promises.** After a crash between any two steps, the next start either completes the removal, or
-//! finds the record and removes only the mark. A directory without a mark is never removed: its
-//! record may be lost by damage. **Costs.** An empty file for each deletion in progress, and three
-//! syncs of the directory of all volumes.
+//! that. **Promises.** After a crash between any two steps, the next start either completes the
+//! removal, or finds the record and removes only the mark. A directory without a mark is never
+//! removed: its record may be lost by damage. **Costs.** An empty file for each deletion in
+//! progress, and three syncs of the directory of all volumes.
 
 use std::fs::{self, File};
 use std::io;
@@ -49,8 +48,8 @@ pub(super) fn unmark(volumes_dir: &Path, id: &VolumeId) -> io::Result<()> {
     files::remove(&mark_of(volumes_dir, id))
 }
 
-/// Gives the directory of a deleted volume its last name, and removes the mark. Returns the new path,
-/// whose content may be wiped; `None` when the volume was never used. Blocks on the disk.
+/// Gives the directory of a deleted volume its last name, and removes the mark. Returns the new
+/// path, whose content may be wiped; `None` when the volume was never used. Blocks on the disk.
 ///
 /// # Errors
 /// Those of the file system; then the mark stays, and the next start tries again.

@@ -1,10 +1,10 @@
 //! Files as streams. A stream has one operation under way at most, and keeps what one operation
-//! reads or writes: up to [`PIECE_BYTES`]. A larger write traps, as wasmtime does not compare it with
-//! the permitted size. Written bytes are sent to the file when a caller waits for the stream or drops
-//! it; a stream that is left behind by a handler that ends may lose its last write.
+//! reads or writes: up to [`PIECE_BYTES`]. A larger write traps, as wasmtime does not compare it
+//! with the permitted size. Written bytes are sent to the file when a caller waits for the stream
+//! or drops it; a stream that is left behind by a handler that ends may lose its last write.
 //!
-//! An operation is a task of its own: it waits for locks and permits that others need, so it must not stand still
-//! when the handler does not look at its stream.
+//! An operation is a task of its own: it waits for locks and permits that others need, so it must
+//! not stand still when the handler does not look at its stream.
 
 use std::sync::Arc;
 

@@ -4,11 +4,12 @@
 //! **Promises.** A new file has a temporary name in the root of its volume until it is complete and
 //! on stable storage; then one rename replaces an older file. A transfer that ends early leaves
 //! nothing: its file is removed at once, and after a crash before the next use of the volume, since
-//! its mark shows it. **Bounds.** [`VOLUME_TRANSFERS_MAX`](gristmill_core::limits::VOLUME_TRANSFERS_MAX)
-//! files of a volume are read or written at one time, with [`PIECE_BYTES`] of each in memory. Each call
-//! counts its volume, too, as an open file of the volume's owner, since it keeps the directory open. A
-//! removal changes at most [`REMOVED_AT_ONCE`] entries before other operations on the volume have
-//! their turn. **Costs.** A page of a list takes memory for its own entries only, and time for all
+//! its mark shows it. **Bounds.**
+//! [`VOLUME_TRANSFERS_MAX`](gristmill_core::limits::VOLUME_TRANSFERS_MAX) files of a volume are
+//! read or written at one time, with [`PIECE_BYTES`] of each in memory. Each call counts its
+//! volume, too, as an open file of the volume's owner, since it keeps the directory open. A removal
+//! changes at most [`REMOVED_AT_ONCE`] entries before other operations on the volume have their
+//! turn. **Costs.** A page of a list takes memory for its own entries only, and time for all
 //! entries of its directory.
 
 use std::collections::BTreeSet;
@@ -69,7 +70,8 @@ impl Disks {
         Ok(Files { mount, root })
     }
 
-    /// See [`VolumeFiles::list_files`](gristmill_core::deploy::volume_files::VolumeFiles::list_files).
+    /// See
+    /// [`VolumeFiles::list_files`](gristmill_core::deploy::volume_files::VolumeFiles::list_files).
     ///
     /// # Errors
     /// [`VolumeFileError`].
@@ -90,7 +92,8 @@ impl Disks {
         files.root.look(list).await.map_err(|error| files.refused(error, &path))
     }
 
-    /// See [`VolumeFiles::open_file`](gristmill_core::deploy::volume_files::VolumeFiles::open_file).
+    /// See
+    /// [`VolumeFiles::open_file`](gristmill_core::deploy::volume_files::VolumeFiles::open_file).
     ///
     /// # Errors
     /// [`VolumeFileError`].
@@ -115,7 +118,8 @@ impl Disks {
         Ok(OpenFile { bytes, modified_at: modified_at(&stat), content })
     }
 
-    /// See [`VolumeFiles::create_file`](gristmill_core::deploy::volume_files::VolumeFiles::create_file).
+    /// See
+    /// [`VolumeFiles::create_file`](gristmill_core::deploy::volume_files::VolumeFiles::create_file).
     ///
     /// # Errors
     /// [`VolumeFileError`].
@@ -147,7 +151,8 @@ impl Disks {
         }))
     }
 
-    /// See [`VolumeFiles::create_directory`](gristmill_core::deploy::volume_files::VolumeFiles::create_directory).
+    /// See
+    /// [`VolumeFiles::create_directory`](gristmill_core::deploy::volume_files::VolumeFiles::create_directory).
     ///
     /// # Errors
     /// [`VolumeFileError`].
@@ -166,7 +171,8 @@ impl Disks {
         files.root.change(create).await.map_err(|error| files.refused(error, path.as_str()))
     }
 
-    /// See [`VolumeFiles::remove_file`](gristmill_core::deploy::volume_files::VolumeFiles::remove_file).
+    /// See
+    /// [`VolumeFiles::remove_file`](gristmill_core::deploy::volume_files::VolumeFiles::remove_file).
     ///
     /// # Errors
     /// [`VolumeFileError`].
@@ -362,8 +368,8 @@ fn begin(root: &Node, temporary: &str, target: &str) -> Result<Node, ErrorCode> 
     Ok(node)
 }
 
-/// Gives a complete file its name, in directories that are created if they are missing. The file is on
-/// stable storage; its name is when this returns.
+/// Gives a complete file its name, in directories that are created if they are missing. The file is
+/// on stable storage; its name is when this returns.
 fn conclude(root: &Node, node: &Node, temporary: &str, path: &FilePath) -> Result<(), ErrorCode> {
     create_missing(root, path.parents())?;
     root.rename(temporary, root, path.as_str())?;
@@ -386,8 +392,8 @@ fn create_missing<'a>(
     Ok(())
 }
 
-/// Puts the entries of these directories, and of the root, on stable storage. An error if one of them
-/// is no directory.
+/// Puts the entries of these directories, and of the root, on stable storage. An error if one of
+/// them is no directory.
 fn sync<'a>(root: &Node, directories: impl Iterator<Item = &'a str>) -> Result<(), ErrorCode> {
     for directory in directories {
         root.open(directory, DIRECTORY)?.sync()?;
@@ -395,8 +401,8 @@ fn sync<'a>(root: &Node, directories: impl Iterator<Item = &'a str>) -> Result<(
     root.sync()
 }
 
-/// Removes an entry, and the content of a directory before it. Returns whether all is removed: it ends
-/// early after `left` entries.
+/// Removes an entry, and the content of a directory before it. Returns whether all is removed: it
+/// ends early after `left` entries.
 fn remove(parent: &Node, name: &str, recursive: bool, left: &mut usize) -> Result<bool, ErrorCode> {
     match parent.unlink(name) {
         Err(ErrorCode::IsDirectory) => {}

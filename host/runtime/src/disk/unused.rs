@@ -1,13 +1,13 @@
 //! The bytes of network volumes that no job has used since the start, in the disk shares of their
 //! owners. A volume that is in use counts by its [`Mount`](super::mount::Mount).
 //!
-//! **Promises.** While the host has several owners, the files of an owner grow only if they fit in the
-//! owner's share however full its uncounted volumes are: a restart frees no part of the share. The
-//! host counts all volumes soon after the start, whether jobs use them or not.
-//! **Bounds.** One volume of an owner is read at a time. A worker waits [`WAIT`] at most before it
-//! claims a job, and only if the job's files could not grow before the count.
-//! **Cost.** The metadata of each file is read once after a start, and again when a job uses the
-//! volume. Some 200 bytes for each volume until a job uses it.
+//! **Promises.** While the host has several owners, the files of an owner grow only if they fit in
+//! the owner's share however full its uncounted volumes are: a restart frees no part of the share.
+//! The host counts all volumes soon after the start, whether jobs use them or not. **Bounds.** One
+//! volume of an owner is read at a time. A worker waits [`WAIT`] at most before it claims a job,
+//! and only if the job's files could not grow before the count. **Cost.** The metadata of each file
+//! is read once after a start, and again when a job uses the volume. Some 200 bytes for each volume
+//! until a job uses it.
 
 use std::collections::HashMap;
 use std::io;
@@ -86,8 +86,8 @@ impl UnusedVolumes {
         }
     }
 
-    /// Called before a job of the owner is claimed. Returns when the volumes of the owner are counted,
-    /// or after [`WAIT`]; at once if the job's files can grow in any case.
+    /// Called before a job of the owner is claimed. Returns when the volumes of the owner are
+    /// counted, or after [`WAIT`]; at once if the job's files can grow in any case.
     pub(super) async fn prepare_growth(self: &Arc<Self>, owner: &OwnerId) {
         let can_grow = || self.disk.account(owner).admits_files(0);
         if !self.owners.lock().contains_key(owner) || can_grow() {

@@ -2,11 +2,11 @@
 //! handler's handles outlive the job, and no task polls them while the instance is idle.
 //!
 //! **Promise.** After [`Calls::end`] no request of the job is sent, no body is read or written, and
-//! their sockets, buffers and slots are returned, whatever the receivers do. A handler that uses such
-//! a handle in its next job gets an error. Each request is counted once, also if the handler or the
-//! end of the attempt ends it before its answer.
-//! **Bounds.** [`UNANSWERED_MAX`] such ends wait for their report; further ones are not counted.
-//! **Cost.** An uncontended lock for each piece of a body, and four for each request.
+//! their sockets, buffers and slots are returned, whatever the receivers do. A handler that uses
+//! such a handle in its next job gets an error. Each request is counted once, also if the handler
+//! or the end of the attempt ends it before its answer. **Bounds.** [`UNANSWERED_MAX`] such ends
+//! wait for their report; further ones are not counted. **Cost.** An uncontended lock for each
+//! piece of a body, and four for each request.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -81,8 +81,8 @@ impl Unanswered {
     }
 }
 
-/// A request that waits for its answer. Dropped before [`end`](Self::end), it counts as abandoned, or
-/// as timed out if the attempt's deadline has passed.
+/// A request that waits for its answer. Dropped before [`end`](Self::end), it counts as abandoned,
+/// or as timed out if the attempt's deadline has passed.
 #[derive(Debug)]
 pub(super) struct Waiting {
     number: u64,

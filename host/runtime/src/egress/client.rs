@@ -39,8 +39,8 @@ const HOP_HEADERS: [HeaderName; 10] = [
     header::HOST,
 ];
 
-/// The right to one open request, within the bounds of the job, its endpoint, and the process. It is
-/// kept with the answer, whose body holds the connection ([`Clients::send`]).
+/// The right to one open request, within the bounds of the job, its endpoint, and the process. It
+/// is kept with the answer, whose body holds the connection ([`Clients::send`]).
 #[derive(Debug)]
 pub(crate) struct Slot {
     _of_job: OwnedSemaphorePermit,

@@ -69,7 +69,8 @@ impl JobEgress {
         self.trace = attempt.trace.clone();
     }
 
-    /// Ends the requests that the job has left open, and returns their slots; `sink` is the next one.
+    /// Ends the requests that the job has left open, and returns their slots; `sink` is the next
+    /// one.
     pub(crate) fn end(&mut self, sink: Arc<dyn AttemptSink>) {
         self.calls.end();
         self.sink = sink;
@@ -129,8 +130,8 @@ impl JobEgress {
         self.report_unanswered().await;
     }
 
-    /// The body of a request, from bytes in memory; `None` without bytes. It counts as sent when the
-    /// connection takes it.
+    /// The body of a request, from bytes in memory; `None` without bytes. It counts as sent when
+    /// the connection takes it.
     pub(crate) fn whole_body(&self, bytes: Vec<u8>) -> Option<reqwest::Body> {
         let never = |never: Infallible| match never {};
         (!bytes.is_empty()).then(|| {
@@ -215,8 +216,8 @@ impl JobEgress {
 }
 
 /// The answer with a bounded head that it does not share: the connection reads a head into one
-/// buffer, of up to some 400 KiB, which each value would keep. Headers that concern one hop only are
-/// dropped.
+/// buffer, of up to some 400 KiB, which each value would keep. Headers that concern one hop only
+/// are dropped.
 ///
 /// # Errors
 /// [`EgressError::HeadTooLarge`] beyond [`HTTP_HEAD_BYTES_MAX`].

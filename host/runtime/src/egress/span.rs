@@ -66,7 +66,8 @@ impl Drop for RequestSpan {
     }
 }
 
-/// Adds the context, unless the handler has set one: its `tracestate` belongs to its own `traceparent` then.
+/// Adds the context, unless the handler has set one: its `tracestate` belongs to its own
+/// `traceparent` then.
 pub(super) fn add_trace(headers: &mut HeaderMap, trace: Option<&TraceContext>) {
     let Some(trace) = trace.filter(|_| !headers.contains_key(TRACEPARENT)) else { return };
     if let Ok(parent) = HeaderValue::try_from(trace.to_string()) {

@@ -27,8 +27,8 @@ use crate::sandbox::state::State;
 use crate::testing::{Run, TestRuntime, guest, guest_that_uses};
 
 /// A server on a free port of this machine. It answers `/redirect` with a redirect to itself,
-/// `/huge` with too many bytes, `/silent` never, `/closed` with the end of the connection, and all other
-/// paths with the received request.
+/// `/huge` with too many bytes, `/silent` never, `/closed` with the end of the connection, and all
+/// other paths with the received request.
 async fn server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -486,8 +486,8 @@ async fn a_body_that_a_job_has_not_finished_ends_with_it() {
     assert_eq!(state.egress().open_requests(), 0);
 }
 
-/// A server that reads no bodies. It returns its sockets after their heads; it has answered requests
-/// for `/early`.
+/// A server that reads no bodies. It returns its sockets after their heads; it has answered
+/// requests for `/early`.
 async fn deaf_server() -> (u16, mpsc::UnboundedReceiver<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -1,5 +1,5 @@
-//! `endpoints`: jobs for other endpoints. This module checks the input as the host checks a client's, and
-//! bounds the calls of an attempt; the sink decides about the rest.
+//! `endpoints`: jobs for other endpoints. This module checks the input as the host checks a
+//! client's, and bounds the calls of an attempt; the sink decides about the rest.
 
 use gristmill_core::job::handler_call::{CallError, HandlerCall};
 use gristmill_core::job::payload::Json;

@@ -1,4 +1,5 @@
-//! The host functions for handlers, one file per interface of `wit/`, and the bounds of `wasi:http`.
+//! The host functions for handlers, one file per interface of `wit/`, and the bounds of
+//! `wasi:http`.
 
 mod context;
 mod endpoints;

@@ -1,6 +1,6 @@
 //! Splits an emit that is larger than one chunk. A string becomes several strings, cut between
-//! characters, with a note in each that continues another one; any other JSON value becomes strings of its
-//! text, numbered as parts.
+//! characters, with a note in each that continues another one; any other JSON value becomes strings
+//! of its text, numbered as parts.
 
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Chunk, Part};

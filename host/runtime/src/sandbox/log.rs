@@ -1,8 +1,8 @@
 //! The log of one attempt: lines from the handler's `log`, its standard output and its standard
 //! error, capped in length and in sum, without control characters.
 //!
-//! One message of the handler's `log` can have millions of lines. Those for which there is no room cost one
-//! look at each character, and no memory.
+//! One message of the handler's `log` can have millions of lines. Those for which there is no room
+//! cost one look at each character, and no memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -166,8 +166,9 @@ impl LogState {
         self.sink.log(level, &line);
     }
 
-    /// Counts the lines at the beginning of `text` for which there is no room, and returns the rest. Lines
-    /// without a visible character do not count. The lines are neither cleaned nor copied.
+    /// Counts the lines at the beginning of `text` for which there is no room, and returns the
+    /// rest. Lines without a visible character do not count. The lines are neither cleaned nor
+    /// copied.
     fn drop_lines<'a>(&mut self, text: &'a str) -> &'a str {
         let room = self.room();
         if room > LOG_LINE_BYTES_MAX {

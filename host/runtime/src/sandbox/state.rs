@@ -1,8 +1,8 @@
 //! The host's state of a running handler: one [`State`] per store, one store per instance.
 //!
-//! **Cost.** The parts for WASI and for requests are made when the handler first uses them. Two random
-//! generators, clocks, streams and the limits of requests are 15 allocations, and many handlers use
-//! none of them.
+//! **Cost.** The parts for WASI and for requests are made when the handler first uses them. Two
+//! random generators, clocks, streams and the limits of requests are 15 allocations, and many
+//! handlers use none of them.
 
 use std::sync::Arc;
 
@@ -137,8 +137,9 @@ impl State {
         self.attempt.trace = None;
     }
 
-    /// The fuel that this attempt may burn. Unless the endpoint bounds it, fuel is only counted: how
-    /// much a processor burns in a millisecond differs between machines, and the deadline is a time.
+    /// The fuel that this attempt may burn. Unless the endpoint bounds it, fuel is only counted:
+    /// how much a processor burns in a millisecond differs between machines, and the deadline is a
+    /// time.
     pub(crate) fn fuel_max(&self) -> u64 {
         self.attempt.deployment.endpoint.settings.max_fuel.unwrap_or(u64::MAX)
     }

@@ -49,7 +49,8 @@ struct TakenInstances {
 impl Taken {
     /// Reserves an idle instance of this deployment; `None` if there is none.
     pub(super) fn reserve(&self, idle: &Idle, deployment: &Arc<Deployment>) -> Option<Reserved> {
-        // The instance is taken under the lock, so that `retire` finds it here or among the idle ones.
+        // The instance is taken under the lock, so that `retire` finds it here or among the idle
+        // ones.
         let mut taken = self.0.lock();
         if taken.retiring.contains(&deployment.endpoint.id) {
             return None;
@@ -68,8 +69,8 @@ impl Taken {
         Reserved { source, idle: idle.clone(), taken: self.clone(), number: 0 }
     }
 
-    /// Ends the idle instances of an endpoint that serve another deployment than `current`. Those that
-    /// are taken do not become idle again.
+    /// Ends the idle instances of an endpoint that serve another deployment than `current`. Those
+    /// that are taken do not become idle again.
     pub(super) fn retire(
         &self,
         idle: &Idle,

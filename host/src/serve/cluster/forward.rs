@@ -1,10 +1,10 @@
-//! Forwards calls to the active host, as a proxy does: bodies and answers are streams, and
-//! nothing is repeated. The active host may answer before it has read the body, as it does with a body that is too
-//! large; the rest of the body is then not read.
+//! Forwards calls to the active host, as a proxy does: bodies and answers are streams, and nothing
+//! is repeated. The active host may answer before it has read the body, as it does with a body that
+//! is too large; the rest of the body is then not read.
 //!
-//! **Bounds.** Each call in progress has a connection of its own; connections without a call are kept for
-//! [`IDLE_MAX`], and [`CONNECTING_MAX`] are made at one time. Calls in progress end when another
-//! host becomes active.
+//! **Bounds.** Each call in progress has a connection of its own; connections without a call are
+//! kept for [`IDLE_MAX`], and [`CONNECTING_MAX`] are made at one time. Calls in progress end when
+//! another host becomes active.
 
 use std::future::Future;
 use std::io;
@@ -38,8 +38,8 @@ use super::handshake::{CONNECT_TIME_MAX, Membership, Purpose};
 /// The address of the client of a forwarded call. Only read on connections between hosts.
 const PEER: HeaderName = HeaderName::from_static("gristmill-peer");
 
-/// The owner and the id of the key of a forwarded call, in its answer. Only read on connections between hosts;
-/// the client does not get it.
+/// The owner and the id of the key of a forwarded call, in its answer. Only read on connections
+/// between hosts; the client does not get it.
 const KEY: HeaderName = HeaderName::from_static("gristmill-key");
 
 /// Headers that belong to one connection (RFC 9110, section 7.6.1).
@@ -209,7 +209,8 @@ impl Sending {
         Self { body: Arc::new(Mutex::new(Some(body))), has_failed: Arc::default() }
     }
 
-    /// Reads no more of it: the call has been answered. The connection to the active host ends with the answer.
+    /// Reads no more of it: the call has been answered. The connection to the active host ends with
+    /// the answer.
     fn stop(&self) {
         *self.body.lock() = None;
     }
@@ -319,8 +320,8 @@ pub(crate) fn name_key(origin: &CallOrigin, headers: &mut HeaderMap) {
     }
 }
 
-/// Records the valid key that the active host has seen, and removes the header. If the owner has too many
-/// connections, this one ends after the answer.
+/// Records the valid key that the active host has seen, and removes the header. If the owner has
+/// too many connections, this one ends after the answer.
 fn take_key<B>(answer: &mut Response<B>, origin: &CallOrigin) {
     let named = answer.headers_mut().remove(KEY);
     let named = named.as_ref().and_then(|named| named.to_str().ok()?.split_once(' '));

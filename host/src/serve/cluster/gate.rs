@@ -1,10 +1,10 @@
 //! Keeps a host from answering from its memory when another host may own the database.
 //!
-//! Calls are refused while this host is not known to be active, as during an outage of the database; a call that
-//! is in progress for longer than that is answered as well, since it would otherwise wait for the database
-//! for as long as that is away. The same holds for a call that waits for a commit which the database refuses, as
-//! with a full disk. The answer to a reading call is checked once more: a host that was paused
-//! may have made it before.
+//! Calls are refused while this host is not known to be active, as during an outage of the
+//! database; a call that is in progress for longer than that is answered as well, since it would
+//! otherwise wait for the database for as long as that is away. The same holds for a call that
+//! waits for a commit which the database refuses, as with a full disk. The answer to a reading call
+//! is checked once more: a host that was paused may have made it before.
 //!
 //! **Cost.** Two reads of a clock for each call.
 
@@ -85,8 +85,8 @@ impl Gate {
     }
 }
 
-/// A call that has waited long for other reasons, such as its job, still waits [`WAIT_MAX`] for the database: it
-/// may have lost a connection, and use the next one a moment later.
+/// A call that has waited long for other reasons, such as its job, still waits [`WAIT_MAX`] for the
+/// database: it may have lost a connection, and use the next one a moment later.
 async fn waited_long_enough(mut loss: watch::Receiver<Loss>) {
     let begun = Instant::now();
     loop {

@@ -1,14 +1,15 @@
-//! The first bytes of a connection between two hosts of one database: each shows the other that it has the
-//! key of the database's secrets, and that both mean the same session.
+//! The first bytes of a connection between two hosts of one database: each shows the other that it
+//! has the key of the database's secrets, and that both mean the same session.
 //!
-//! The caller sends the greeting of its [`Purpose`] and 32 random bytes; the active host answers with 32 random
-//! bytes and its proof; the caller sends its own proof. A proof is an HMAC-SHA256 over the purpose, the side, the
-//! number of the session, and the random bytes of both. So a host that has lost its session, or a program that
-//! listens at its old address, receives no call. HTTP follows: version 1.1 for calls that the caller forwards, and
-//! version 2 for attempts that it runs.
+//! The caller sends the greeting of its [`Purpose`] and 32 random bytes; the active host answers
+//! with 32 random bytes and its proof; the caller sends its own proof. A proof is an HMAC-SHA256
+//! over the purpose, the side, the number of the session, and the random bytes of both. So a host
+//! that has lost its session, or a program that listens at its old address, receives no call. HTTP
+//! follows: version 1.1 for calls that the caller forwards, and version 2 for attempts that it
+//! runs.
 //!
-//! It protects neither the secrecy nor the integrity of what follows: the network between the hosts must be
-//! private, as that to the database.
+//! It protects neither the secrecy nor the integrity of what follows: the network between the hosts
+//! must be private, as that to the database.
 
 use std::io;
 use std::net::SocketAddr;
@@ -30,7 +31,8 @@ const GREETING_BYTES: usize = 16;
 const NONCE_BYTES: usize = 32;
 const PROOF_BYTES: usize = 32;
 
-/// The session between whose host and a caller a connection is made, with the key of the database's hosts.
+/// The session between whose host and a caller a connection is made, with the key of the database's
+/// hosts.
 #[derive(Clone)]
 pub(crate) struct Membership {
     pub(crate) key: [u8; 32],
@@ -103,7 +105,8 @@ impl Membership {
     /// Connects to the active host.
     ///
     /// # Errors
-    /// As [`Self::call`], and of kind [`TimedOut`](io::ErrorKind::TimedOut) after [`CONNECT_TIME_MAX`].
+    /// As [`Self::call`], and of kind [`TimedOut`](io::ErrorKind::TimedOut) after
+    /// [`CONNECT_TIME_MAX`].
     pub(crate) async fn connect(
         &self,
         address: SocketAddr,
@@ -121,8 +124,8 @@ impl Membership {
     /// The side of a host that stands by.
     ///
     /// # Errors
-    /// Those of the connection, and of kind [`PermissionDenied`](io::ErrorKind::PermissionDenied) when
-    /// the other side does not own the session.
+    /// Those of the connection, and of kind [`PermissionDenied`](io::ErrorKind::PermissionDenied)
+    /// when the other side does not own the session.
     pub(crate) async fn call<IO>(&self, stream: &mut IO, purpose: Purpose) -> io::Result<()>
     where
         IO: AsyncRead + AsyncWrite + Unpin,

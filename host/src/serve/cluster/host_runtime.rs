@@ -1,7 +1,8 @@
-//! The sandbox of a host with a database, which outlives the change of the host from a standby to the active host.
+//! The sandbox of a host with a database, which outlives the change of the host from a standby to
+//! the active host.
 //!
-//! While the host stands by, the records of components come from the active host, and the depot is only read. The
-//! owner of the database then has the catalog, and writes to the depot.
+//! While the host stands by, the records of components come from the active host, and the depot is
+//! only read. The owner of the database then has the catalog, and writes to the depot.
 
 use std::collections::HashSet;
 use std::io;

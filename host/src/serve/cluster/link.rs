@@ -1,11 +1,12 @@
 //! The settings of a TCP connection between two hosts.
 //!
-//! A host whose machine has vanished, or whose packets are lost, closes no connection. A connection therefore ends when
-//! the other side has not confirmed data or probes for [some seconds](Role::loss_max), so that a forwarded call is
-//! answered and not left waiting for TCP's own limit of some 15 minutes.
+//! A host whose machine has vanished, or whose packets are lost, closes no connection. A connection
+//! therefore ends when the other side has not confirmed data or probes for [some
+//! seconds](Role::loss_max), so that a forwarded call is answered and not left waiting for TCP's
+//! own limit of some 15 minutes.
 //!
-//! The kernel also ends a connection whose other side confirms everything and has room for nothing for as long
-//! (Linux 5.11 and later). So the time is longer than each pause that a call may make.
+//! The kernel also ends a connection whose other side confirms everything and has room for nothing
+//! for as long (Linux 5.11 and later). So the time is longer than each pause that a call may make.
 
 use std::io;
 use std::time::Duration;
@@ -25,8 +26,8 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    /// For how long the other side may confirm nothing, or have room for nothing. As long as a runner may be
-    /// silent, unless calls may pause for longer.
+    /// For how long the other side may confirm nothing, or have room for nothing. As long as a
+    /// runner may be silent, unless calls may pause for longer.
     fn loss_max(self) -> Duration {
         Duration::from_secs(match self {
             Self::Host => 5,

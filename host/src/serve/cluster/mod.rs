@@ -1,10 +1,11 @@
-//! Hosts that share a database. One of them is *active*, and has the jobs; the others are *standbys*: they
-//! [forward] the calls of their clients to it, [run](crate::serve::runner) attempts for it, and one of them becomes active when it
-//! has ended.
+//! Hosts that share a database. One of them is *active*, and has the jobs; the others are
+//! *standbys*: they [forward] the calls of their clients to it, [run](crate::serve::runner)
+//! attempts for it, and one of them becomes active when it has ended.
 //!
-//! The database decides which one is active ([`gristmill_store::Candidate`]); nothing here does. A host that was replaced
-//! ends: everything above the store has memory that must not be believed any more, and a new
-//! process stands by within a second. Until then the [gate] keeps it from answering.
+//! The database decides which one is active ([`gristmill_store::Candidate`]); nothing here does. A
+//! host that was replaced ends: everything above the store has memory that must not be believed any
+//! more, and a new process stands by within a second. Until then the [gate] keeps it from
+//! answering.
 
 pub(crate) mod forward;
 pub(crate) mod gate;

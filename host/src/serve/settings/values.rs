@@ -1,5 +1,5 @@
-//! The types of single settings. Each checks its text in one place, for the command line (clap), the
-//! environment (clap) and the configuration file (serde).
+//! The types of single settings. Each checks its text in one place, for the command line (clap),
+//! the environment (clap) and the configuration file (serde).
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,16 +1,19 @@
-//! Ended jobs leave memory: their rows are marked as archived, and found in the tables from then on.
+//! Ended jobs leave memory: their rows are marked as archived, and found in the tables from then
+//! on.
 //!
-//! A sweep examines all jobs in memory, slice by slice between the other work of the database's thread, and
-//! archives those that ended long enough ago and whose rows are complete: all their changes are in
-//! checkpointed segments, and none of their payloads is in the journal. So neither a checkpoint nor the replay
-//! of a start meets an archived job, except after a crash that lost the commit of its return to memory; the
-//! replay then looks for its row ([`recover`](crate::recover)).
+//! A sweep examines all jobs in memory, slice by slice between the other work of the database's
+//! thread, and archives those that ended long enough ago and whose rows are complete: all their
+//! changes are in checkpointed segments, and none of their payloads is in the journal. So neither a
+//! checkpoint nor the replay of a start meets an archived job, except after a crash that lost the
+//! commit of its return to memory; the replay then looks for its row ([`recover`](crate::recover)).
 //!
-//! Readers get an archived job from its row. A change first puts the job back into memory, where all changes
-//! are decided. Expiry and the deletion of an endpoint delete archived rows without that.
+//! Readers get an archived job from its row. A change first puts the job back into memory, where
+//! all changes are decided. Expiry and the deletion of an endpoint delete archived rows without
+//! that.
 //!
-//! **Cost.** A sweep takes some 50 ns for each job in memory, at most once a minute; an archived job about
-//! 10 µs, once. If too many jobs wait only for a checkpoint, the oldest segments are checkpointed early.
+//! **Cost.** A sweep takes some 50 ns for each job in memory, at most once a minute; an archived
+//! job about 10 µs, once. If too many jobs wait only for a checkpoint, the oldest segments are
+//! checkpointed early.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -50,7 +53,8 @@ use crate::tables::db::Sync;
 use crate::tables::jobs;
 use crate::tables::sql;
 
-/// Jobs that one transaction archives or deletes, and slots that are examined under one hold of the lock.
+/// Jobs that one transaction archives or deletes, and slots that are examined under one hold of the
+/// lock.
 const SLICE: usize = 256;
 
 /// Slices without a job to archive that are examined before the thread looks for other work.
@@ -109,7 +113,8 @@ impl Database {
         self.sweep.seen = None;
     }
 
-    /// Carries out a step of the work with archived jobs that is due, between the slices of a checkpoint.
+    /// Carries out a step of the work with archived jobs that is due, between the slices of a
+    /// checkpoint.
     pub(crate) fn archive_meanwhile(&mut self) -> Result<(), Failure> {
         let (due_in, deleting) = {
             let index = self.shared.index();
@@ -185,8 +190,8 @@ impl Database {
         self.remove_stale_marks()
     }
 
-    /// Removes the marks of jobs that have changed while they were archived: memory has them. Called before
-    /// rows are deleted or written for another reason.
+    /// Removes the marks of jobs that have changed while they were archived: memory has them.
+    /// Called before rows are deleted or written for another reason.
     pub(crate) fn remove_stale_marks(&mut self) -> Result<(), Failure> {
         if self.sweep.changed.is_empty() {
             return Ok(());
@@ -201,7 +206,8 @@ impl Database {
         Ok(())
     }
 
-    /// Whether memory has, or had, the job of a marked row: the mark could not be removed yet for lack of space.
+    /// Whether memory has, or had, the job of a marked row: the mark could not be removed yet for
+    /// lack of space.
     pub(super) fn has_stale_mark(&self, seq: u64) -> bool {
         self.sweep.changed.iter().any(|job| job.seq == seq)
     }
@@ -249,8 +255,8 @@ impl Database {
                 return Ok(Err(full.into()));
             }
         }
-        // A crash may undo this commit, and not the change that follows: the replay of a start looks for
-        // the row of a job that is not in memory.
+        // A crash may undo this commit, and not the change that follows: the replay of a start
+        // looks for the row of a job that is not in memory.
         let next = self.db.transaction(Sync::Later, |db| {
             archived::unmark(db, &[row.archived()])?;
             archived::next_purge_at(db)
@@ -286,8 +292,8 @@ impl Database {
         Ok((jobs, next))
     }
 
-    /// Up to `count_max` archived rows before a number, the newest first, and the number down to which there
-    /// are no others. Damaged rows are left out.
+    /// Up to `count_max` archived rows before a number, the newest first, and the number down to
+    /// which there are no others. Damaged rows are left out.
     fn rows_before(
         &self,
         key: EndpointKey,
@@ -318,8 +324,8 @@ impl Database {
         Ok((rows, down_to))
     }
 
-    /// Deletes archived jobs whose time is over, up to a number. On stable storage when this returns.
-    /// Returns the time of the next one.
+    /// Deletes archived jobs whose time is over, up to a number. On stable storage when this
+    /// returns. Returns the time of the next one.
     pub(crate) fn expire_archived(
         &mut self,
         now: Timestamp,
@@ -339,8 +345,8 @@ impl Database {
         self.delete_archived(&rows, Sync::Now, None)
     }
 
-    /// Deletes some of the oldest archived jobs of an endpoint, no more than exceed the bounds of its
-    /// history. Returns their number; 0 also when the disk has no space for the deletion.
+    /// Deletes some of the oldest archived jobs of an endpoint, no more than exceed the bounds of
+    /// its history. Returns their number; 0 also when the disk has no space for the deletion.
     pub(crate) fn trim_archived(
         &mut self,
         name: &EndpointId,
@@ -368,8 +374,8 @@ impl Database {
         }
     }
 
-    /// Deletes those of the jobs that are archived and belong to the endpoint. On stable storage when this
-    /// returns. A damaged row stays until the end of its time.
+    /// Deletes those of the jobs that are archived and belong to the endpoint. On stable storage
+    /// when this returns. A damaged row stays until the end of its time.
     pub(crate) fn delete_of_endpoint(
         &mut self,
         name: &EndpointId,

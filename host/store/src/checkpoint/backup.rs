@@ -1,10 +1,11 @@
 //! The store's files at one instant, for a backup.
 //!
 //! The instant is chosen on the database's thread, which alone changes the tables and marks
-//! segments as checkpointed. The tables are [frozen](crate::tables::frozen) in their file, and all journal
-//! segments that are not in the tables yet are included, up to the journal's present end. A crash
-//! at this instant would leave the same files, and they are opened in the same way. After that no
-//! caller waits: the journal continues in other files, and the tables in their write-ahead log.
+//! segments as checkpointed. The tables are [frozen](crate::tables::frozen) in their file, and all
+//! journal segments that are not in the tables yet are included, up to the journal's present end. A
+//! crash at this instant would leave the same files, and they are opened in the same way. After
+//! that no caller waits: the journal continues in other files, and the tables in their write-ahead
+//! log.
 
 use gristmill_core::backup::{BackupError, BackupFile, DATABASE, JOURNAL, SECRETS_KEY};
 

@@ -69,8 +69,8 @@ impl Database {
         Ok(next)
     }
 
-    /// The payloads in the journal of up to `jobs` jobs, as far as `is_wanted`, and the index of the
-    /// job to continue with.
+    /// The payloads in the journal of up to `jobs` jobs, as far as `is_wanted`, and the index of
+    /// the job to continue with.
     fn kept(
         &self,
         from: usize,
@@ -116,7 +116,8 @@ impl Database {
             let Some(job) = job.filter(|job| !job.is_being_removed()) else { return Ok(()) };
             job.stored.output |= kind == Kind::Output;
         }
-        // To the write-ahead log and to the tables. Many moves fit between two measurements of the disk.
+        // To the write-ahead log and to the tables. Many moves fit between two measurements of the
+        // disk.
         self.shared.settings.disk_space.grant(2 * bytes.len() as u64);
         // Released bytes may be overwritten at once, so their copy must be synced first.
         self.db.transaction(Sync::Now, |db| {

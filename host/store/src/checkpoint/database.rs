@@ -70,7 +70,8 @@ pub(crate) struct Database {
     pub(crate) watch: Option<(std::sync::mpsc::Sender<String>, std::sync::mpsc::Receiver<()>)>,
 }
 
-/// The answer to the caller of a write, unless the write has failed for another reason than lack of space.
+/// The answer to the caller of a write, unless the write has failed for another reason than lack of
+/// space.
 fn or_full(written: rusqlite::Result<()>) -> Result<Result<(), StoreError>, Failure> {
     match written.map_err(Failure::from) {
         Err(error) if error.is_no_space() => Ok(Err(StoreFull::Disk(Shortage::Bytes).into())),
@@ -256,8 +257,8 @@ impl Database {
         }
     }
 
-    /// Records a success. An answer that only reads does not show that there is space again, nor does
-    /// a hole, which takes no space.
+    /// Records a success. An answer that only reads does not show that there is space again, nor
+    /// does a hole, which takes no space.
     fn record_success(&mut self, is_answer: bool) {
         if self.space_wait.take_if(|stalled| stalled.is_answer || !is_answer).is_some() {
             info!("the database continues: the disk has space again");
@@ -272,8 +273,8 @@ impl Database {
             if index.phase() == Phase::Closed {
                 return DatabaseWork::End(Phase::Closed);
             }
-            // A checkpoint answers requests between its slices, and requests that never end would keep it
-            // from its start. While a write waits for space, readers come first.
+            // A checkpoint answers requests between its slices, and requests that never end would
+            // keep it from its start. While a write waits for space, readers come first.
             let has_answered = std::mem::take(&mut self.has_answered);
             if has_answered
                 && self.space_wait.is_none()

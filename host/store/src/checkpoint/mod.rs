@@ -1,6 +1,7 @@
-//! From the journal to the tables, on the one thread that uses the database ([`database`]): the live data of the
-//! oldest segment is copied ([`segment`]), long-lived payloads are moved ([`compaction`]), the usage of an
-//! hour is written ([`usage`]), ended jobs leave memory ([`archive`], [`sweep`]), and the key of stored secrets is replaced ([`rotation`]).
+//! From the journal to the tables, on the one thread that uses the database ([`database`]): the
+//! live data of the oldest segment is copied ([`segment`]), long-lived payloads are moved
+//! ([`compaction`]), the usage of an hour is written ([`usage`]), ended jobs leave memory
+//! ([`archive`], [`sweep`]), and the key of stored secrets is replaced ([`rotation`]).
 
 pub(crate) mod archive;
 mod backup;

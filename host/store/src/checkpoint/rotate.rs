@@ -1,5 +1,5 @@
-//! Carries out a [rotation](crate::checkpoint::rotation) of the key of stored secrets, on the database's
-//! thread.
+//! Carries out a [rotation](crate::checkpoint::rotation) of the key of stored secrets, on the
+//! database's thread.
 
 use std::io;
 

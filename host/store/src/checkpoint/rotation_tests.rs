@@ -159,8 +159,8 @@ async fn until_one_key_is_left(dir: &Path) {
     }
 }
 
-/// Opens the copy of a directory with the new key alone, the old key alone, and the keys that it has,
-/// beside a torn new key file.
+/// Opens the copy of a directory with the new key alone, the old key alone, and the keys that it
+/// has, beside a torn new key file.
 async fn assert_it_opens(step: &str, image: &TempDir, old: &str) {
     let dir = image.path();
     let found = keys(dir);

@@ -3,14 +3,14 @@
 //! The frames of the segment name the jobs that have changed in it. For each of them the newest
 //! visible state is written, which may come from a later segment; for a deleted job the checkpoint
 //! only deletes rows that the database may have. Small payloads are copied, and large ones stay
-//! where they are until [compaction](crate::checkpoint::compaction). When the whole segment is copied, the
-//! database records this and syncs, and the journal may overwrite the segment. After an earlier
-//! crash, the checkpoint begins again at the segment's start.
+//! where they are until [compaction](crate::checkpoint::compaction). When the whole segment is
+//! copied, the database records this and syncs, and the journal may overwrite the segment. After an
+//! earlier crash, the checkpoint begins again at the segment's start.
 //!
 //! Cost: one read of the segment, and about 10 µs for each remaining job. It runs on the database's
 //! thread, in slices, and serves readers between them. Small frames are written in groups: each
-//! transaction writes whole pages to the write-ahead log, so that one for each small frame would write
-//! a hundred times the bytes of its jobs.
+//! transaction writes whole pages to the write-ahead log, so that one for each small frame would
+//! write a hundred times the bytes of its jobs.
 
 use std::collections::HashSet;
 use std::io;
@@ -136,7 +136,8 @@ struct Progress {
     owed: u64,
 }
 
-/// The next frames, which are written together: up to [`GROUP_BYTES`], and the rest of the last one.
+/// The next frames, which are written together: up to [`GROUP_BYTES`], and the rest of the last
+/// one.
 fn next_group<'a>(frames: &mut Frames<'a>) -> io::Result<Vec<Frame<'a>>> {
     let (mut group, mut bytes) = (Vec::new(), 0);
     while bytes < GROUP_BYTES
@@ -326,7 +327,8 @@ fn writes_of<'a>(
         Some((job, row))
     });
     let Some((job, row)) = visible else {
-        // The job is removed. Rows of an attempt before, which a start could not see in the newer row, still go.
+        // The job is removed. Rows of an attempt before, which a start could not see in the newer
+        // row, still go.
         return clears_result.then(|| JobWrites {
             seq,
             key,

@@ -9,8 +9,8 @@ use crate::medium::SegmentId;
 /// The longest time between two sweeps.
 const PACE_MAX: Duration = Duration::from_secs(60);
 
-/// The shortest time between two sweeps, unless jobs leave memory at once. It is longer than the time without
-/// work after which the thread gives back unused space.
+/// The shortest time between two sweeps, unless jobs leave memory at once. It is longer than the
+/// time without work after which the thread gives back unused space.
 const PACE_MIN: Duration = Duration::from_secs(2);
 
 /// Jobs that may wait only for the checkpoint of a segment: some 30 MB of memory.

@@ -18,8 +18,8 @@ pub(crate) trait BatchLog: Debug + Send {
     /// [`WriteError`].
     fn write(&mut self, batch: &Batch) -> Result<Written, WriteError>;
 
-    /// Begins a new segment, unless the newest one is empty. All earlier batches are in earlier segments
-    /// than the returned one.
+    /// Begins a new segment, unless the newest one is empty. All earlier batches are in earlier
+    /// segments than the returned one.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -50,8 +50,8 @@ pub(crate) enum WriteError {
     /// There is no space. Nothing was written, and the same batch may be written again.
     #[error("{0}")]
     NoSpace(std::io::Error),
-    /// The medium does not answer at present. The same batch must be written again: the log finds out
-    /// whether it was written.
+    /// The medium does not answer at present. The same batch must be written again: the log finds
+    /// out whether it was written.
     #[error("{0}")]
     Unavailable(String),
     /// The content of the medium is unknown: the store must end.

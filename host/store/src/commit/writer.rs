@@ -51,8 +51,8 @@ const SPACE_PAUSE: Duration = Duration::from_millis(100);
 /// 5 s.
 const SPACE_PAUSES_MAX: u32 = 50;
 
-/// Writes a batch; waits while the medium has no space for it. Callers that wait for the batch get no
-/// answer before, and new work is refused meanwhile.
+/// Writes a batch; waits while the medium has no space for it. Callers that wait for the batch get
+/// no answer before, and new work is refused meanwhile.
 fn write(log: &mut dyn BatchLog, shared: &Shared, batch: &Batch) -> Result<Written, Failure> {
     let mut space_wait = None;
     let mut pauses = 0;
@@ -71,8 +71,8 @@ fn write(log: &mut dyn BatchLog, shared: &Shared, batch: &Batch) -> Result<Writt
                 }
                 thread::sleep(SPACE_PAUSE);
             }
-            // The log has refused new work; everything that is accepted waits. The batch of a store that is
-            // being opened or closed does not.
+            // The log has refused new work; everything that is accepted waits. The batch of a store
+            // that is being opened or closed does not.
             Err(WriteError::Unavailable(reason)) => {
                 match shared.index().phase() {
                     Phase::Open if shared.is_serving() => {}
@@ -216,9 +216,9 @@ impl Writer {
         }
     }
 
-    /// After a commit the writer looks again, although nothing waits, before a later change could have
-    /// lingered for too long. So a single caller wakes it once for each job, and not for its submission
-    /// and its claim too: the writer takes 62 us for each call instead of 98.
+    /// After a commit the writer looks again, although nothing waits, before a later change could
+    /// have lingered for too long. So a single caller wakes it once for each job, and not for its
+    /// submission and its claim too: the writer takes 62 us for each call instead of 98.
     fn alarm(&self) -> Option<Duration> {
         LINGER.checked_sub(self.committed_at?.elapsed()).filter(|_| sync::HAS_TIME)
     }
@@ -256,8 +256,8 @@ impl Writer {
         if published.has_deliveries {
             shared.signals.delivery_added();
         }
-        // These callers all run on the threads that serve HTTP. A handler that submits a job may run on a thread
-        // of low priority, for which no other caller must wait.
+        // These callers all run on the threads that serve HTTP. A handler that submits a job may
+        // run on a thread of low priority, for which no other caller must wait.
         relay::send(published.awaited);
         // A dropped receiver means that the caller does not need the answer any more.
         for sender in published.submitted {

@@ -1,4 +1,5 @@
-//! The mark of an archived job in the tables: it is set when the job leaves memory, and cleared when it returns.
+//! The mark of an archived job in the tables: it is set when the job leaves memory, and cleared
+//! when it returns.
 
 use gristmill_core::id::OwnerId;
 use gristmill_core::job::tags::Tags;
@@ -19,7 +20,8 @@ pub(crate) struct ArchivedJob {
     pub(crate) tags: Option<Tags>,
     /// When it is deleted, in milliseconds since the Unix epoch.
     pub(crate) purge_at: u64,
-    /// The chunks of its stream that a client has read; `None` without a reader. Only the mark needs it.
+    /// The chunks of its stream that a client has read; `None` without a reader. Only the mark
+    /// needs it.
     pub(crate) delivered: Option<u64>,
 }
 

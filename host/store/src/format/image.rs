@@ -339,8 +339,8 @@ impl JobImage<'_> {
         JobId::from_bytes(&self.id).ok()
     }
 
-    /// The locations of its payloads, each with its checksum; the first is at `at`. Moves `at` behind
-    /// the last payload.
+    /// The locations of its payloads, each with its checksum; the first is at `at`. Moves `at`
+    /// behind the last payload.
     fn locations(&self, at: &mut PayloadLocation) -> JobLocations {
         let mut next = |len: u32| {
             let location = PayloadLocation { len, ..*at };

@@ -1,8 +1,9 @@
-//! The records of the store in bytes: the encoding of a batch in a frame of the journal ([`image`]), and the
-//! bytes of inputs, outputs ([`payload`]) and chunks ([`pages`]), which the journal and the tables share.
+//! The records of the store in bytes: the encoding of a batch in a frame of the journal
+//! ([`image`]), and the bytes of inputs, outputs ([`payload`]) and chunks ([`pages`]), which the
+//! journal and the tables share.
 //!
-//! Plain data: nothing here knows the state in memory or SQL. Codes and layouts are on disk and must not
-//! change.
+//! Plain data: nothing here knows the state in memory or SQL. Codes and layouts are on disk and
+//! must not change.
 
 pub(crate) mod archived;
 pub(crate) mod decode;

@@ -1,5 +1,5 @@
-//! Stream chunks in bytes: a page has all chunks that a job emitted between two commits, so a handler that
-//! emits single words costs one row per fsync and not one per word.
+//! Stream chunks in bytes: a page has all chunks that a job emitted between two commits, so a
+//! handler that emits single words costs one row per fsync and not one per word.
 
 use std::io;
 use std::sync::Arc;
@@ -149,9 +149,9 @@ pub(crate) fn read(
     Ok(answer.page)
 }
 
-/// Per chunk: length of the output, length of the metrics plus one (0 for none), part index,
-/// part count (0 for a whole chunk and for a piece of a string), each as a 32-bit big-endian number; then
-/// output and metrics.
+/// Per chunk: length of the output, length of the metrics plus one (0 for none), part index, part
+/// count (0 for a whole chunk and for a piece of a string), each as a 32-bit big-endian number;
+/// then output and metrics.
 pub(crate) fn encode(chunks: &[Chunk]) -> Bytes {
     let bytes = chunks.iter().map(|chunk| HEADER_BYTES + chunk.len()).sum();
     let mut page = BytesMut::with_capacity(bytes);

@@ -1,10 +1,10 @@
-//! The earlier attempts of a job that was queued again, the usage of all its attempts with a result, and whether
-//! a caller has shortened its ttl, in the encoding of the disk: CBOR with a number for each field, as in
-//! [`image`](crate::format::image).
+//! The earlier attempts of a job that was queued again, the usage of all its attempts with a
+//! result, and whether a caller has shortened its ttl, in the encoding of the disk: CBOR with a
+//! number for each field, as in [`image`](crate::format::image).
 //!
-//! **Bounds.** The newest [`PAST_ATTEMPTS_MAX`] attempts, some 20 bytes for each, and about 30 bytes of
-//! usage. **Cost.** A job that has not ended for the first time has 16 bytes more in memory, and none on disk.
-//! Another attempt and another result copy the bytes.
+//! **Bounds.** The newest [`PAST_ATTEMPTS_MAX`] attempts, some 20 bytes for each, and about 30
+//! bytes of usage. **Cost.** A job that has not ended for the first time has 16 bytes more in
+//! memory, and none on disk. Another attempt and another result copy the bytes.
 
 use gristmill_core::billing::usage::{JobUsage, UsageSum};
 use gristmill_core::job::record::{PastAttempt, RequeueCause};

@@ -56,8 +56,8 @@ impl Kind {
     }
 }
 
-/// The name of a payload. The attempt of an output distinguishes it from those of earlier attempts, so that a
-/// job that was retried never shows one of these.
+/// The name of a payload. The attempt of an output distinguishes it from those of earlier attempts,
+/// so that a job that was retried never shows one of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum PayloadKey {
     Input(u64),

@@ -1,5 +1,5 @@
-//! The position of a job in a distributed trace: the bytes of its context, and the text of the `tracestate`
-//! beside it.
+//! The position of a job in a distributed trace: the bytes of its context, and the text of the
+//! `tracestate` beside it.
 //!
 //! Frames have a field for each. The tables have both in one column, the text behind the context.
 
@@ -8,8 +8,8 @@ use gristmill_core::trace::{CONTEXT_BYTES, TraceContext, TraceState};
 /// The stored bytes of a context.
 pub(crate) type ContextBytes = [u8; CONTEXT_BYTES];
 
-/// The context of these parts. A damaged one is of no use, and its job is as good without it; a damaged
-/// `tracestate` is left out.
+/// The context of these parts. A damaged one is of no use, and its job is as good without it; a
+/// damaged `tracestate` is left out.
 pub(crate) fn context(bytes: Option<ContextBytes>, state: Option<&str>) -> Option<TraceContext> {
     let context = TraceContext::from_bytes(&bytes?)?;
     Some(TraceContext { state: TraceState::from_headers(state), ..context })

@@ -1,9 +1,9 @@
 //! The checksum behind each payload in the journal. The checksum of a frame covers its payloads
 //! too, but a reader of one payload does not read the whole frame.
 //!
-//! **Cost.** 4 bytes for each payload. The bytes of a small payload are read twice when it is written, for its
-//! own checksum and for that of its frame. The checksum of a large one becomes a part of the frame's without
-//! another pass, which would take some 0.1 ms for a megabyte.
+//! **Cost.** 4 bytes for each payload. The bytes of a small payload are read twice when it is
+//! written, for its own checksum and for that of its frame. The checksum of a large one becomes a
+//! part of the frame's without another pass, which would take some 0.1 ms for a megabyte.
 
 use std::borrow::Cow;
 use std::ops::Deref;

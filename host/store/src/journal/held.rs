@@ -2,8 +2,8 @@
 //! the segment is checkpointed.
 //!
 //! **Promise.** A gap has no byte of a held payload or of the segment's header. **Bounds.** Some 12
-//! bytes of memory for each held payload, which has 16 KiB or more on the disk, and 4 bytes for each
-//! payload that was released since the gaps were taken.
+//! bytes of memory for each held payload, which has 16 KiB or more on the disk, and 4 bytes for
+//! each payload that was released since the gaps were taken.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -65,8 +65,8 @@ impl Held {
         }
     }
 
-    /// The gaps of whole blocks that were not taken yet, in a file of `file_len` bytes. Cost: a step
-    /// for each held payload the first time, and later one for each that was released since.
+    /// The gaps of whole blocks that were not taken yet, in a file of `file_len` bytes. Cost: a
+    /// step for each held payload the first time, and later one for each that was released since.
     pub(super) fn take_gaps(&mut self, file_len: u32) -> Vec<Range<u32>> {
         let mut gaps = Vec::new();
         let mut add = |gap: Range<u32>| {

@@ -7,8 +7,8 @@
 //! payload of it is in a hole. Every deletion is on stable storage before its payload is released.
 //! A loss of power may therefore undo a hole or not. A file that is being read gets no holes.
 //!
-//! **Costs.** Some 10 µs for each hole. It needs no free space; a move of the payloads that are still
-//! needed would need twice their size before it gives back any.
+//! **Costs.** Some 10 µs for each hole. It needs no free space; a move of the payloads that are
+//! still needed would need twice their size before it gives back any.
 
 use std::io;
 use std::ops::Range;

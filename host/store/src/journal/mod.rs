@@ -1,12 +1,12 @@
 //! The journal: every change is written here first, and acknowledged once it is here.
 //!
 //! A batch is one frame ([`frame`]) at the end of the newest segment ([`segment`]), and one sync.
-//! The journal knows bytes and their locations; [`format`](crate::format) has the encoding of a batch. Once the journal is long, the
-//! [checkpoint](crate::checkpoint::segment) copies the live data of the oldest segment into the database; a
-//! job that is created and deleted before that never reaches the database. Large payloads stay
-//! where they were written. A segment that is checkpointed, and in which
-//! nothing is needed any more, is overwritten. On a nearly full disk the bytes of such a segment that
-//! are not needed become [holes].
+//! The journal knows bytes and their locations; [`format`](crate::format) has the encoding of a
+//! batch. Once the journal is long, the [checkpoint](crate::checkpoint::segment) copies the live
+//! data of the oldest segment into the database; a job that is created and deleted before that
+//! never reaches the database. Large payloads stay where they were written. A segment that is
+//! checkpointed, and in which nothing is needed any more, is overwritten. On a nearly full disk the
+//! bytes of such a segment that are not needed become [holes].
 //!
 //! A start refuses a journal in which acknowledged data is missing or damaged ([`tail`]). Each
 //! payload has its own checksum ([`checksum`]).
@@ -71,8 +71,8 @@ pub(crate) struct Journal {
     makes_holes: AtomicBool,
 }
 
-/// Bytes that stay free when payloads move on a nearly full disk: the write-ahead log has up to 4 MiB
-/// before its pages are written to the tables.
+/// Bytes that stay free when payloads move on a nearly full disk: the write-ahead log has up to 4
+/// MiB before its pages are written to the tables.
 const MOVE_SPARE_BYTES: u64 = 8 << 20;
 
 /// The space for a move of payloads on a nearly full disk.
@@ -319,8 +319,8 @@ impl Journal {
         self.segments().first_uncheckpointed(|id| id <= last)
     }
 
-    /// The last `count` bytes of a payload, unchecked; `None` when it is not in the journal any more,
-    /// or shorter.
+    /// The last `count` bytes of a payload, unchecked; `None` when it is not in the journal any
+    /// more, or shorter.
     pub(crate) fn read_end(
         &self,
         location: PayloadLocation,
@@ -333,9 +333,9 @@ impl Journal {
     }
 
     /// A segment in which few bytes are held, if there are many such segments: these bytes should
-    /// move. On a nearly full disk only if there is `room` for the move: the held bytes are written to
-    /// the write-ahead log and then to the tables, before the segment is free. If the file system makes
-    /// no holes, any segment is enough then whose move gives back more than it takes.
+    /// move. On a nearly full disk only if there is `room` for the move: the held bytes are written
+    /// to the write-ahead log and then to the tables, before the segment is free. If the file
+    /// system makes no holes, any segment is enough then whose move gives back more than it takes.
     pub(crate) fn to_compact(&self, room: Option<MoveRoom>) -> Option<SegmentId> {
         let makes_holes = self.makes_holes.load(Ordering::Relaxed);
         let segments = self.segments();
@@ -364,8 +364,8 @@ impl Journal {
             .filter(|id| room.is_none_or(|room| has_room(id, room.above_reserve)))
     }
 
-    /// The gaps of a checkpointed segment that should become holes, if there is one. The thread that
-    /// calls this makes the holes before it begins a [copy](Self::copy).
+    /// The gaps of a checkpointed segment that should become holes, if there is one. The thread
+    /// that calls this makes the holes before it begins a [copy](Self::copy).
     pub(crate) fn next_gaps(&self) -> io::Result<Option<Gaps>> {
         if !self.makes_holes.load(Ordering::Relaxed) {
             return Ok(None);
@@ -519,7 +519,8 @@ impl Journal {
 }
 
 impl Medium for Journal {
-    /// `None` when the payload is not in the journal any more: then it is in the database, or deleted.
+    /// `None` when the payload is not in the journal any more: then it is in the database, or
+    /// deleted.
     fn read(&self, location: PayloadLocation) -> io::Result<Option<Bytes>> {
         let Some(file) = self.file_of(location) else { return Ok(None) };
         let bytes = Bytes::from(file.read(location.at, location.len)?);

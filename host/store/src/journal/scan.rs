@@ -29,8 +29,8 @@ pub(crate) struct Scanned {
     pub(crate) header: Header,
     /// The recorded end, if there is one.
     pub(crate) end: Option<u32>,
-    /// Whether the next segment has recorded the end, in a header with a checksum. Frames behind such an end
-    /// were not acknowledged: their write failed.
+    /// Whether the next segment has recorded the end, in a header with a checksum. Frames behind
+    /// such an end were not acknowledged: their write failed.
     is_end_certain: bool,
 }
 
@@ -77,7 +77,8 @@ impl Scan {
         let newest = self.segments.keys().next_back().copied().unwrap_or(checkpointed).max(last);
         let present = self.segments.keys().filter(|id| **id > checkpointed);
         let present = present.map(|id| u64::from(id.0)).chain([u64::from(newest.0) + 1]);
-        // A damaged number of the newest segment can be billions ahead: so ranges are listed, not numbers.
+        // A damaged number of the newest segment can be billions ahead: so ranges are listed, not
+        // numbers.
         let mut expected = u64::from(checkpointed.0) + 1;
         for number in present {
             if number > expected {
@@ -136,8 +137,8 @@ impl Scan {
 
 impl Scanned {
     /// Passes each intact frame with its position to `take`, and each gap between them, with its
-    /// begin and end, to `lose`. Returns the end of the last intact frame: a start refuses a segment
-    /// that ends elsewhere than the recorded end.
+    /// begin and end, to `lose`. Returns the end of the last intact frame: a start refuses a
+    /// segment that ends elsewhere than the recorded end.
     pub(crate) fn each_frame(
         &self,
         mut take: impl FnMut(u32, &Frame<'_>),

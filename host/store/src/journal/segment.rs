@@ -123,8 +123,8 @@ impl SegmentFile {
         }
     }
 
-    /// Whether the file is blank: all bytes are zero. A crash can leave such a file behind: its name
-    /// exists before its header.
+    /// Whether the file is blank: all bytes are zero. A crash can leave such a file behind: its
+    /// name exists before its header.
     pub(crate) fn is_blank(&self) -> io::Result<bool> {
         let (mut piece, mut at) = (vec![0; 64 << 10], 0);
         loop {

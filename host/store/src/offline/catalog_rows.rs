@@ -1,8 +1,8 @@
 //! Copies the records of a catalog whose table may be damaged.
 //!
 //! **Promise.** One unreadable page costs the records in this page. The key of a record is a text,
-//! so no number leads to the records behind such a page: each kind of records is read from both ends
-//! instead. Two unreadable pages with records of one kind also cost the records between them.
+//! so no number leads to the records behind such a page: each kind of records is read from both
+//! ends instead. Two unreadable pages with records of one kind also cost the records between them.
 //! **Cost.** Each record is read once, and is in memory meanwhile.
 
 use gristmill_core::catalog::CatalogKey;

@@ -49,8 +49,8 @@ pub struct Report {
     pub payloads: u64,
     /// Jobs in the tables and in the frames of the journal.
     pub jobs: u64,
-    /// Whether the catalog was not checked, because the key that it is encrypted with is missing. It may have
-    /// further damage.
+    /// Whether the catalog was not checked, because the key that it is encrypted with is missing.
+    /// It may have further damage.
     pub lacks_key: bool,
     /// The components that a start needs; `None` when the catalog cannot be read without its key.
     pub kept_components: Option<BTreeSet<ComponentDigest>>,

@@ -1,19 +1,21 @@
 //! Moves the data of a directory that no host has open into an empty database.
 //!
-//! A repair's [copy](crate::offline::repair) of the directory comes first: it reads the tables, applies
-//! the journal, and finds damage, which an import refuses. Its rows become those that a host with the database
-//! writes, with the same numbers, so that ids, claims and encrypted texts stay valid. The files of the directory are
-//! not changed. The copy is below [`SCRATCH`] and is removed at the end, or by the next import. After the commit the
-//! directory gets the file [`IMPORTED`], with which no host starts on it; another import does not look at that file.
+//! A repair's [copy](crate::offline::repair) of the directory comes first: it reads the tables,
+//! applies the journal, and finds damage, which an import refuses. Its rows become those that a
+//! host with the database writes, with the same numbers, so that ids, claims and encrypted texts
+//! stay valid. The files of the directory are not changed. The copy is below [`SCRATCH`] and is
+//! removed at the end, or by the next import. After the commit the directory gets the file
+//! [`IMPORTED`], with which no host starts on it; another import does not look at that file.
 //!
-//! **All or nothing.** All rows are one transaction, and the directory is locked meanwhile. A process that is
-//! killed leaves an empty database, which the next import fills; after the commit the database is not empty,
-//! and another import is refused. If the database has the rows of this directory, for example because the import
-//! was killed after its commit, the refused import also writes the file.
+//! **All or nothing.** All rows are one transaction, and the directory is locked meanwhile. A
+//! process that is killed leaves an empty database, which the next import fills; after the commit
+//! the database is not empty, and another import is refused. If the database has the rows of this
+//! directory, for example because the import was killed after its commit, the refused import also
+//! writes the file.
 //!
-//! **Bounds.** A statement has [`ROWS_MAX`] rows, or [`BYTES_MAX`] bytes and one further row: that is the memory,
-//! beside one payload of each kind. The disk needs room for the copy: as much as the tables and the journal.
-//! **Cost.** Each byte is read twice, and written twice.
+//! **Bounds.** A statement has [`ROWS_MAX`] rows, or [`BYTES_MAX`] bytes and one further row: that
+//! is the memory, beside one payload of each kind. The disk needs room for the copy: as much as the
+//! tables and the journal. **Cost.** Each byte is read twice, and written twice.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -53,7 +55,8 @@ const BYTES_MAX: usize = 1 << 20;
 /// Longest time of a statement, or of the commit.
 const ANSWER_TIME_MAX: Duration = Duration::from_mins(10);
 
-/// How often, and after which pauses, the outcome of a commit is looked for after its connection was lost.
+/// How often, and after which pauses, the outcome of a commit is looked for after its connection
+/// was lost.
 const LOOKS: usize = 30;
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
@@ -96,14 +99,15 @@ pub enum ImportStep {
     Committing,
 }
 
-/// Moves the data of the directory `dir` into the database at `url`, which must be empty. `secrets_key` is the
-/// file with the key of the secrets, unless it is in the directory. Network volumes, log lines and charts
-/// are files, and are not moved. Blocks.
+/// Moves the data of the directory `dir` into the database at `url`, which must be empty.
+/// `secrets_key` is the file with the key of the secrets, unless it is in the directory. Network
+/// volumes, log lines and charts are files, and are not moved. Blocks.
 ///
 /// # Errors
 /// [`OpenError`]: the directory is in use, damaged, or lacks its key; the database is in use, not
-/// empty, or cannot be used. Then the database has nothing of the directory, unless the error says that the
-/// outcome is unknown, or that only the mark of the directory is missing ([`OpenError::NotMarked`]).
+/// empty, or cannot be used. Then the database has nothing of the directory, unless the error says
+/// that the outcome is unknown, or that only the mark of the directory is missing
+/// ([`OpenError::NotMarked`]).
 pub fn import(
     dir: &Path,
     secrets_key: Option<&Path>,
@@ -166,8 +170,8 @@ fn mark(dir: &Path) -> Result<(), OpenError> {
     marked.map_err(|source| OpenError::NotMarked { dir: dir.to_owned(), source })
 }
 
-/// Whether an import has filled the database from the directory with this shard, and this text that shows the key: the
-/// text has random bytes.
+/// Whether an import has filled the database from the directory with this shard, and this text that
+/// shows the key: the text has random bytes.
 fn is_of_directory(
     connection: &mut Connection,
     (shard, sealed): (i64, &[u8]),
@@ -177,8 +181,8 @@ fn is_of_directory(
     Ok(!connection.query(&SqlQuery::new(sql, values))?.is_empty())
 }
 
-/// Sends the tables of a copy and the handlers, and returns what the commit has answered. `meta` is the shard,
-/// and the text that shows the key.
+/// Sends the tables of a copy and the handlers, and returns what the commit has answered. `meta` is
+/// the shard, and the text that shows the key.
 fn send(
     tables: &Tables,
     connection: &mut Connection,
@@ -214,8 +218,8 @@ fn check_empty(connection: &mut Connection) -> Result<(), OpenError> {
     }
 }
 
-/// Refuses a directory whose texts are encrypted with several keys, or with none that is known: the rows are
-/// copied as they are.
+/// Refuses a directory whose texts are encrypted with several keys, or with none that is known: the
+/// rows are copied as they are.
 fn check_key(
     inspected: &Inspected,
     dir: &Path,
@@ -239,19 +243,19 @@ fn check_key(
     }
 }
 
-/// Whether the transaction of the import was committed; `None` while the database cannot be reached, or has not
-/// decided yet.
+/// Whether the transaction of the import was committed; `None` while the database cannot be
+/// reached, or has not decided yet.
 fn has_committed(connection: &mut Connection) -> Option<bool> {
     for _ in 0..LOOKS {
         std::thread::sleep(LOOK_PAUSE);
-        // The server may still commit on the lost connection, for example when a synchronous standby returns, and
-        // shows no row until then. That connection has the lock until its end, so the lock is taken before the rows
-        // are read.
+        // The server may still commit on the lost connection, for example when a synchronous
+        // standby returns, and shows no row until then. That connection has the lock until its end,
+        // so the lock is taken before the rows are read.
         let Ok(is_decided) = session::try_lock(connection).map(|it| it.is_some()) else { continue };
         let rows = connection.query(&SqlQuery::new("SELECT 1 FROM meta", Vec::new()));
         match rows.map(|rows| !rows.is_empty()) {
-            // The server shows the commit also when no synchronous standby has it, as after its restart. The commit of
-            // this change waits for a standby, which then has the other one.
+            // The server shows the commit also when no synchronous standby has it, as after its
+            // restart. The commit of this change waits for a standby, which then has the other one.
             Ok(true) if connection.script("UPDATE meta SET shard = shard").is_ok() => {
                 return Some(true);
             }
@@ -519,8 +523,8 @@ impl Import<'_> {
     }
 }
 
-/// Passes each webhook to `take`, until the first error. A webhook of an endpoint that is deleted is left out: a
-/// start removes it.
+/// Passes each webhook to `take`, until the first error. A webhook of an endpoint that is deleted
+/// is left out: a start removes it.
 fn each_webhook(
     tables: &Tables,
     mut take: impl FnMut(EndpointKey, &Delivery) -> Result<(), NotCopied>,
@@ -574,7 +578,8 @@ struct Batch {
     bytes: usize,
 }
 
-/// The values of a column. Its first value decides about the type, and columns that may be empty are bytes.
+/// The values of a column. Its first value decides about the type, and columns that may be empty
+/// are bytes.
 enum Column {
     Numbers(Vec<i64>),
     Texts(Vec<String>),
@@ -676,7 +681,8 @@ mod tests {
         }
     }
 
-    /// Tables with one webhook, and the webhooks that an import would copy after this change of the tables.
+    /// Tables with one webhook, and the webhooks that an import would copy after this change of the
+    /// tables.
     fn copied_after(change: &str) -> Result<Vec<Delivery>, String> {
         let mut tables = Tables::open_in_memory().unwrap();
         schema::create(&mut tables).unwrap();

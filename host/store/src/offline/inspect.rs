@@ -41,8 +41,8 @@ impl Inspected {
     /// Opens a directory that no process has open.
     ///
     /// # Errors
-    /// [`OpenError::NoData`] and [`OpenError::TablesMissing`] when it has no tables; and when it is in use, has
-    /// a job store of an unknown version, or cannot be read at all.
+    /// [`OpenError::NoData`] and [`OpenError::TablesMissing`] when it has no tables; and when it is
+    /// in use, has a job store of an unknown version, or cannot be read at all.
     pub(crate) fn open(dir: &Path, secrets_key: Option<&Path>) -> Result<Self, OpenError> {
         let in_dir = |source| OpenError::Directory { dir: dir.to_owned(), source };
         let file = dir.join(DATABASE);
@@ -72,8 +72,8 @@ impl Inspected {
     /// nothing to check. A host does not start while this fails.
     ///
     /// # Errors
-    /// [`OpenError::SecretsKey`], also when the text that shows the keys is damaged, and the error of
-    /// the tables.
+    /// [`OpenError::SecretsKey`], also when the text that shows the keys is damaged, and the error
+    /// of the tables.
     pub(crate) fn check_keys(&self) -> Result<(), OpenError> {
         let Some(seal) = &self.seal else { return Ok(()) };
         seal.read_word(&self.word()?).map(drop)
@@ -84,8 +84,8 @@ impl Inspected {
         self.db.query_row("SELECT sealed FROM meta", (), |row| row.get(0))
     }
 
-    /// The same text for a new directory, if it is damaged here: no key decrypts it, and a key decrypts a
-    /// record of the catalog. `None` when the key file may be the wrong one.
+    /// The same text for a new directory, if it is damaged here: no key decrypts it, and a key
+    /// decrypts a record of the catalog. `None` when the key file may be the wrong one.
     pub(crate) fn word_in_place_of_damaged(&self) -> Option<Vec<u8>> {
         let seal = self.seal.as_ref()?;
         let word = seal.word_in_place_of(&self.word().ok()?)?;

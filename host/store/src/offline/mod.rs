@@ -1,5 +1,6 @@
-//! Data directories that no host has open: reading them without a change ([`inspect`]), listing damage
-//! ([`check`]), copying what is intact ([`repair`]), and moving everything into a database ([`import`]).
+//! Data directories that no host has open: reading them without a change ([`inspect`]), listing
+//! damage ([`check`]), copying what is intact ([`repair`]), and moving everything into a database
+//! ([`import`]).
 
 mod catalog_rows;
 pub(crate) mod check;

@@ -12,7 +12,8 @@ use crate::state::job::{Job, JobRow};
 use crate::tables::deleting::Endpoints;
 use crate::tables::sql::integer;
 
-/// What the frames of the journal change in the tables. After a repair, which has applied them, it is empty.
+/// What the frames of the journal change in the tables. After a repair, which has applied them, it
+/// is empty.
 #[derive(Debug, Default)]
 pub(super) struct Newer {
     pub(super) endpoints: Endpoints,
@@ -80,8 +81,8 @@ pub(super) fn missing(
     if job.row.needs_input() && lacks(Kind::Input)? {
         return Ok(Some("its input cannot be read"));
     }
-    // Other FAILED jobs have an output only if they had progress: nothing in their rows shows whether
-    // it is missing, and without it a client still gets the error and can retry the job.
+    // Other FAILED jobs have an output only if they had progress: nothing in their rows shows
+    // whether it is missing, and without it a client still gets the error and can retry the job.
     let needs_output = job.row.status == Some(JobStatus::Completed) || job.row.has_cut_error();
     if needs_output && lacks(Kind::Output)? {
         return Ok(Some("its output cannot be read"));

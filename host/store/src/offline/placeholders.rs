@@ -2,10 +2,10 @@
 //! does not start while an endpoint's template is missing, since it does not know what the
 //! endpoint's jobs run with.
 //!
-//! A placeholder has the image and the component of the newest release in the endpoint's record, and
-//! neither environment nor arguments: those are lost. The lost template may have run newer components
-//! since the endpoint's record was written. So its endpoints are paused, and their jobs wait for the
-//! operator.
+//! A placeholder has the image and the component of the newest release in the endpoint's record,
+//! and neither environment nor arguments: those are lost. The lost template may have run newer
+//! components since the endpoint's record was written. So its endpoints are paused, and their jobs
+//! wait for the operator.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::iter;
@@ -61,8 +61,8 @@ pub(crate) fn add(to: &Connection, seal: &Seal) -> rusqlite::Result<Vec<String>>
     Ok(sentences)
 }
 
-/// Adds endpoints with these names to the catalog, so that their jobs are kept: paused, of the owner
-/// whose keys submitted the newest jobs, and each on a new placeholder template. No record is
+/// Adds endpoints with these names to the catalog, so that their jobs are kept: paused, of the
+/// owner whose keys submitted the newest jobs, and each on a new placeholder template. No record is
 /// replaced. Returns a sentence for each name.
 ///
 /// # Errors

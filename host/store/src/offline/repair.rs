@@ -7,8 +7,8 @@
 //!
 //! At the end the new tables are read as a start reads them.
 //!
-//! Cost: one read of everything, and a row for each payload, in one transaction; for the last step the
-//! memory of a host.
+//! Cost: one read of everything, and a row for each payload, in one transaction; for the last step
+//! the memory of a host.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -58,8 +58,8 @@ use crate::tables::sql;
 use crate::tables::sql::integer;
 use crate::tables::usage;
 
-/// The tables, each with its key, which is also the order of reading. `meta` and `catalog` are copied
-/// separately; `archived`, `job_tag` and `archived_time` are computed again.
+/// The tables, each with its key, which is also the order of reading. `meta` and `catalog` are
+/// copied separately; `archived`, `job_tag` and `archived_time` are computed again.
 const TABLES: [Table; 12] = [
     Table { name: "endpoint", key: &["seq"] },
     Table { name: "job", key: &["seq"] },
@@ -83,8 +83,8 @@ pub struct Repaired {
     pub losses: Vec<Damage>,
     /// Jobs in the new directory.
     pub jobs: u64,
-    /// The components that the first start on the new directory keeps; `None` when the catalog cannot
-    /// be read without its key.
+    /// The components that the first start on the new directory keeps; `None` when the catalog
+    /// cannot be read without its key.
     pub kept_components: Option<BTreeSet<ComponentDigest>>,
 }
 
@@ -118,8 +118,8 @@ pub fn repair(
     Ok(repaired)
 }
 
-/// Copies the readable rows of a directory, and all payloads, into new tables in `output`, which is created,
-/// or empty. They are not synced.
+/// Copies the readable rows of a directory, and all payloads, into new tables in `output`, which is
+/// created, or empty. They are not synced.
 ///
 /// # Errors
 /// As above.
@@ -201,9 +201,10 @@ impl<'a> Repair<'a> {
         self.record_loss(&file, None, details);
     }
 
-    /// The new directory gets the state of a journal that ended in order before its first segment. The
-    /// newest time and the number of starts stay: a start after the repair detects a wrong clock, and no
-    /// earlier worker has its epoch. `new_word` takes the place of a damaged text that shows the keys.
+    /// The new directory gets the state of a journal that ended in order before its first segment.
+    /// The newest time and the number of starts stay: a start after the repair detects a wrong
+    /// clock, and no earlier worker has its epoch. `new_word` takes the place of a damaged text
+    /// that shows the keys.
     fn copy_meta(&mut self, new_word: Option<Vec<u8>>) -> rusqlite::Result<()> {
         let Inspected { db, seen_at, journal, known, .. } = self.inspected;
         let sql = "SELECT shard, sealed, starts FROM meta";
@@ -408,8 +409,8 @@ impl<'a> Repair<'a> {
         placeholders::kept_components(self.to, seal).map(Some)
     }
 
-    /// Finds the name of an endpoint whose row is lost, or has a damaged name, among the endpoints of the catalog, if only
-    /// one is missing.
+    /// Finds the name of an endpoint whose row is lost, or has a damaged name, among the endpoints
+    /// of the catalog, if only one is missing.
     fn name_endpoints(&mut self) -> rusqlite::Result<()> {
         let mut damaged = Vec::new();
         endpoints::each(self.to, |seq, found| {
@@ -447,9 +448,9 @@ impl<'a> Repair<'a> {
         Ok(())
     }
 
-    /// Removes the records of the catalog that cannot be decrypted or parsed. Returns the key of the
-    /// secrets; `None` when there is no key: then all records stay as they are. A key that is there is the
-    /// right one.
+    /// Removes the records of the catalog that cannot be decrypted or parsed. Returns the key of
+    /// the secrets; `None` when there is no key: then all records stay as they are. A key that is
+    /// there is the right one.
     fn leave_out_damaged_records(&mut self) -> rusqlite::Result<Option<&'a Seal>> {
         let inspected = self.inspected;
         let Some(seal) = &inspected.seal else {

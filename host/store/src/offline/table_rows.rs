@@ -1,9 +1,9 @@
 //! Copies the rows of a table around pages that cannot be read.
 //!
-//! **Promise.** An unreadable page costs the rows in it, and of several such pages each costs its own:
-//! behind one the copy continues with the first number that can be found. Exceptions are rows behind such
-//! a page that have the same first number, as the rows of an hour of usage: these are read from
-//! their end, so that two unreadable pages in one hour also cost the rows between them.
+//! **Promise.** An unreadable page costs the rows in it, and of several such pages each costs its
+//! own: behind one the copy continues with the first number that can be found. Exceptions are rows
+//! behind such a page that have the same first number, as the rows of an hour of usage: these are
+//! read from their end, so that two unreadable pages in one hour also cost the rows between them.
 //! **Cost.** Each row is read once. An unreadable page costs up to some thousand lookups.
 
 use std::collections::HashSet;
@@ -13,8 +13,9 @@ use rusqlite::{Connection, Params, params_from_iter};
 
 use crate::tables::sql;
 
-/// The part of the distance from the last readable row by which each step of a search is longer than the
-/// step before it. So a search passes over no readable pages, unless they have few numbers.
+/// The part of the distance from the last readable row by which each step of a search is longer
+/// than the step before it. So a search passes over no readable pages, unless they have few
+/// numbers.
 const STEPS: i64 = 32;
 
 /// A table, and the columns of its key. The first column is a number.
@@ -97,8 +98,8 @@ impl Copy<'_> {
         format!("SELECT {}, t.* FROM {} AS t {rest}", self.first(), self.table.name)
     }
 
-    /// Copies the rows of a query, and sets `last` to the first number of the row that was read last.
-    /// Returns the error that ended the reading.
+    /// Copies the rows of a query, and sets `last` to the first number of the row that was read
+    /// last. Returns the error that ended the reading.
     fn rows(
         &mut self,
         rest: &str,
@@ -157,8 +158,8 @@ impl Copy<'_> {
         }
     }
 
-    /// Copies the rows behind `after`, and before `until`, from their end up to the first one that cannot be
-    /// read. Returns the number of the last one that was read.
+    /// Copies the rows behind `after`, and before `until`, from their end up to the first one that
+    /// cannot be read. Returns the number of the last one that was read.
     fn backwards(&mut self, after: i64, until: Option<i64>) -> rusqlite::Result<Option<i64>> {
         // Further rows can have the same first number.
         let from = if self.table.key.len() > 1 { after.max(0) } else { after.saturating_add(1) };
@@ -185,8 +186,8 @@ impl Copy<'_> {
         }
     }
 
-    /// The smallest number behind `after` whose row can be read: the steps of the search grow until they are
-    /// behind the unreadable page, and then the last step is halved.
+    /// The smallest number behind `after` whose row can be read: the steps of the search grow until
+    /// they are behind the unreadable page, and then the last step is halved.
     fn find_behind(&self, after: i64) -> Option<i64> {
         let (mut unreadable, mut readable) = (after, after.checked_add(1)?);
         let mut found = self.probe(readable);

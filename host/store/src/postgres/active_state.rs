@@ -1,9 +1,10 @@
 //! Whether this host is still the active one, for answers that come from memory.
 //!
-//! Writes need no such check: the database refuses those of a host that was replaced. A host that was
-//! paused or cut off still has its memory, and must not answer from it once another host may have changed
-//! the jobs. It knows that by its own signs of life: no host takes a database over while there was a sign
-//! of life within [`SILENCE_MIN`](super::observation::SILENCE_MIN), unless the process has ended.
+//! Writes need no such check: the database refuses those of a host that was replaced. A host that
+//! was paused or cut off still has its memory, and must not answer from it once another host may
+//! have changed the jobs. It knows that by its own signs of life: no host takes a database over
+//! while there was a sign of life within [`SILENCE_MIN`](super::observation::SILENCE_MIN), unless
+//! the process has ended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,11 +12,12 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// For how long a confirmed sign of life counts. Shorter than the time after which another host takes
-/// over, by more than the difference of two machines' clock rates.
+/// For how long a confirmed sign of life counts. Shorter than the time after which another host
+/// takes over, by more than the difference of two machines' clock rates.
 pub(super) const CONFIRMED_FOR: Duration = Duration::from_secs(2);
 
-/// The time of the newest confirmed sign of life, and whether the database accepts commits. Clones show the same.
+/// The time of the newest confirmed sign of life, and whether the database accepts commits. Clones
+/// show the same.
 #[derive(Debug, Clone)]
 pub struct ActiveState(Arc<Signs>);
 
@@ -46,7 +48,8 @@ impl ActiveState {
         Duration::from_millis(BootTime::now().0.saturating_sub(confirmed_at))
     }
 
-    /// Whether the last commit was refused, as by a full disk: calls that wait for it may wait for long.
+    /// Whether the last commit was refused, as by a full disk: calls that wait for it may wait for
+    /// long.
     pub fn refuses_commits(&self) -> bool {
         self.0.refuses_commits.load(Ordering::Relaxed)
     }

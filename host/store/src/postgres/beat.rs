@@ -1,9 +1,9 @@
 //! The signs of life of an active host: a row that it updates on a connection of its own, so
 //! that no query delays them.
 //!
-//! An update that takes the time `L` confirms the host as of its begin, and the next one begins 0.5 s after it, or at its
-//! end if that is later. So the newest sign of life is up to `max(0.5 s, L) + L` old. It counts for 2 s, so hosts work
-//! with a database whose commits take less than 1 s.
+//! An update that takes the time `L` confirms the host as of its begin, and the next one begins 0.5
+//! s after it, or at its end if that is later. So the newest sign of life is up to `max(0.5 s, L) +
+//! L` old. It counts for 2 s, so hosts work with a database whose commits take less than 1 s.
 //!
 //! **Cost.** Two transactions a second.
 

@@ -1,15 +1,17 @@
-//! A host that may own a database: it looks for the host that does, and takes the database over when that
-//! host has ended.
+//! A host that may own a database: it looks for the host that does, and takes the database over
+//! when that host has ended.
 //!
-//! **Safety** does not depend on the rules here: the begin of a session ends all others ([`session`]), and
-//! the begin fails when the active host has shown a sign of life since it was judged.
+//! **Safety** does not depend on the rules here: the begin of a session ends all others
+//! ([`session`]), and the begin fails when the active host has shown a sign of life since it was
+//! judged.
 //!
 //! The rules keep hosts that work from being replaced:
 //! * a host that closed its session in order is replaced at once;
-//! * so is a host whose connection is closed, and whose address refuses connections: its process has ended;
+//! * so is a host whose connection is closed, and whose address refuses connections: its process
+//!   has ended;
 //! * a host whose connection is closed, without a sign of life for [`SILENCE_MIN`], is replaced;
-//! * a host whose connection is open, without a sign of life for [`FROZEN_MIN`], is paused or cut off: its
-//!   connection is closed by force, and it is replaced.
+//! * a host whose connection is open, without a sign of life for [`FROZEN_MIN`], is paused or cut
+//!   off: its connection is closed by force, and it is replaced.
 //!
 //! [`observation`](super::observation) has the rules.
 //!
@@ -67,8 +69,8 @@ pub(crate) struct Opened {
 }
 
 impl Candidate {
-    /// Connects to a database, makes or upgrades its tables, and checks the key file, which the first host
-    /// creates. Blocks.
+    /// Connects to a database, makes or upgrades its tables, and checks the key file, which the
+    /// first host creates. Blocks.
     ///
     /// # Errors
     /// [`OpenError`] names what is wrong with the database or the key.
@@ -132,8 +134,8 @@ impl Candidate {
     /// Begins a session, which ends that of the host before. Blocks.
     ///
     /// # Errors
-    /// The candidate, to look again, when the host before has shown a sign of life, or another host was
-    /// faster; and the reason when that was not expected.
+    /// The candidate, to look again, when the host before has shown a sign of life, or another host
+    /// was faster; and the reason when that was not expected.
     pub(crate) fn begin(
         mut self,
         vacancy: Vacancy,
@@ -177,8 +179,9 @@ impl Candidate {
         Ok(Timestamp::from_millis(ms))
     }
 
-    /// The newest time that a host has recorded: the last sign of life of the newest session. `None` in a new database.
-    /// The session's begin does not count beside it: the clock may have been put right since.
+    /// The newest time that a host has recorded: the last sign of life of the newest session.
+    /// `None` in a new database. The session's begin does not count beside it: the clock may have
+    /// been put right since.
     pub(crate) fn seen_at(&mut self) -> Result<Option<Timestamp>, DatabaseError> {
         let sql = "SELECT (extract(epoch FROM coalesce(at, began_at)) * 1000)::bigint \
              FROM session LEFT JOIN beat ON beat.session = session.session \

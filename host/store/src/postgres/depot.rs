@@ -1,7 +1,7 @@
 //! The bytes of components in the database.
 //!
-//! **Bounds.** One operation at a time, on a connection of its own, so that no job waits for a part of
-//! 1 MiB.
+//! **Bounds.** One operation at a time, on a connection of its own, so that no job waits for a part
+//! of 1 MiB.
 
 use std::io;
 use std::sync::Arc;

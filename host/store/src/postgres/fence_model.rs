@@ -1,9 +1,11 @@
-//! A model of the fence: hosts that begin sessions and commit batches, on a database with the snapshots and row
-//! locks of PostgreSQL at `READ COMMITTED`. [`explore`] tries every order of their statements, with connections
-//! that are lost at any moment, after which the server completes or undoes what it had received.
+//! A model of the fence: hosts that begin sessions and commit batches, on a database with the
+//! snapshots and row locks of PostgreSQL at `READ COMMITTED`. [`explore`] tries every order of
+//! their statements, with connections that are lost at any moment, after which the server completes
+//! or undoes what it had received.
 //!
-//! The statements are those of [`Session`](super::session::Session) and [`PostgresLog`](super::log::PostgresLog);
-//! the advisory lock and the signs of life are left out, since safety must not depend on them.
+//! The statements are those of [`Session`](super::session::Session) and
+//! [`PostgresLog`](super::log::PostgresLog); the advisory lock and the signs of life are left out,
+//! since safety must not depend on them.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
@@ -20,7 +22,8 @@ pub(super) struct ModelBounds {
     pub(super) losses: u8,
 }
 
-/// A commit of a session, by its number from 1; number 0 is the row that the begin of the session adds.
+/// A commit of a session, by its number from 1; number 0 is the row that the begin of the session
+/// adds.
 pub(super) type Commit = (u8, u8);
 
 /// The committed rows.
@@ -104,8 +107,8 @@ pub(super) enum Progress {
     Idle,
     /// It has seen that the commit in doubt did not take place.
     Looked,
-    /// It has seen that the commit in doubt took place, and a transaction that only has the fence is in progress: its
-    /// commit waits for a synchronous standby, which the model does not have.
+    /// It has seen that the commit in doubt took place, and a transaction that only has the fence
+    /// is in progress: its commit waits for a synchronous standby, which the model does not have.
     Confirms,
     /// Its transaction is in progress; it was in doubt before.
     Commits {
@@ -113,7 +116,8 @@ pub(super) enum Progress {
     },
 }
 
-/// The rules of the program. A test leaves each of them out, to see that the exploration finds a fault.
+/// The rules of the program. A test leaves each of them out, to see that the exploration finds a
+/// fault.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rules {
     pub(super) has_fence: bool,
@@ -316,7 +320,8 @@ impl State {
         others.map(|(_, other)| other).filter(|other| other.failed.is_none())
     }
 
-    /// Whether the next statement of a transaction needs a row that another one has locked or added.
+    /// Whether the next statement of a transaction needs a row that another one has locked or
+    /// added.
     fn must_wait(&self, n: usize) -> bool {
         let transaction = &self.transactions[n];
         if transaction.failed.is_some() {
@@ -336,7 +341,8 @@ impl State {
             Some(Statement::DeleteLog) => {
                 seen.commit_log.iter().any(|it| has(Change::Deleted(*it)))
             }
-            // Whether the key of a row that is being changed is free shows at the end of the change.
+            // Whether the key of a row that is being changed is free shows at the end of the
+            // change.
             Some(Statement::AddSession(session)) => {
                 has(Change::AddedSession(*session)) || has(Change::Ended(*session))
             }
@@ -487,11 +493,12 @@ impl State {
     }
 }
 
-/// Tries all orders of all steps. Returns the number of states, or the first fault with the steps to it.
+/// Tries all orders of all steps. Returns the number of states, or the first fault with the steps
+/// to it.
 fn explore(rules: Rules, bounds: ModelBounds) -> Result<usize, (&'static str, Vec<ModelStep>)> {
     let hasher = RandomState::new();
-    // Hashes of 64 bits take a fraction of the memory of the states: of a million states, two have the same one
-    // with a probability of 3 in 10^8.
+    // Hashes of 64 bits take a fraction of the memory of the states: of a million states, two have
+    // the same one with a probability of 3 in 10^8.
     let first = State::new();
     let mut known = HashSet::from([hasher.hash_one(&first)]);
     // Each state with the number of the path's end that leads to it.

@@ -1,6 +1,6 @@
-//! Random walks through the [model of the fence](super::fence_model), statement by statement on a PostgreSQL
-//! server, with the statements of this program. The server must do what the model says: which statement waits,
-//! which one fails, and which rows are there after each commit.
+//! Random walks through the [model of the fence](super::fence_model), statement by statement on a
+//! PostgreSQL server, with the statements of this program. The server must do what the model says:
+//! which statement waits, which one fails, and which rows are there after each commit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -164,7 +164,8 @@ fn walk(url: &DatabaseUrl, admin: &mut Connection, seal: &Arc<Seal>, seed: u64) 
     let (mut statements, mut waits) = (0, 0);
     for _ in 0..60 {
         let is_waiting = |it: &&ModelTransaction| it.snapshot.is_some();
-        // The server decides which one of two goes on first, and ends one of two that wait for each other.
+        // The server decides which one of two goes on first, and ends one of two that wait for each
+        // other.
         if state.transactions.iter().filter(is_waiting).count() > 1 {
             break;
         }

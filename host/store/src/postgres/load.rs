@@ -25,8 +25,8 @@ use crate::state::owners::Owners;
 use crate::tables::catalog;
 use crate::tables::sql::integer;
 
-/// Rows of usage that one query reads, if no hour alone has more: an hour has a row for each endpoint and owner that had
-/// jobs, and each start of a host in it.
+/// Rows of usage that one query reads, if no hour alone has more: an hour has a row for each
+/// endpoint and owner that had jobs, and each start of a host in it.
 const USAGE_PART_ROWS: i64 = 100_000;
 
 /// Why the index cannot be filled.
@@ -62,7 +62,8 @@ pub(crate) fn load(
     let mut index = Index::new(owners);
     load_endpoints(connection, &mut index)?;
     load_jobs(connection, &mut index)?;
-    // No job takes a number that has chunks in the tables, such as those of a dump that was restored in part.
+    // No job takes a number that has chunks in the tables, such as those of a dump that was
+    // restored in part.
     let sql = "SELECT coalesce(max(seq), 0) FROM chunk";
     let rows = connection.query(&SqlQuery::new(sql, Vec::new()))?;
     index.use_up_seq(rows.first().map_or(0, |row| number(row, 0)));
@@ -92,7 +93,8 @@ pub(crate) fn load(
     Ok(index)
 }
 
-/// Number of jobs that have not ended and would be deleted at `now`. Reads the row of each job, and changes nothing.
+/// Number of jobs that have not ended and would be deleted at `now`. Reads the row of each job, and
+/// changes nothing.
 pub(super) fn overdue(connection: &mut Connection, now: Timestamp) -> Result<u64, NotLoaded> {
     let mut index = Index::new(Owners::default());
     restore_endpoints(connection, &mut index)?;
@@ -278,8 +280,9 @@ fn usage(
     }
 }
 
-/// The rows of the first hours of a query of usage, beginning with the first hour that is still shown. The table is
-/// sorted by hours, and has the rows of all owners: a query for few of them would read all rows of a month at once.
+/// The rows of the first hours of a query of usage, beginning with the first hour that is still
+/// shown. The table is sorted by hours, and has the rows of all owners: a query for few of them
+/// would read all rows of a month at once.
 pub(super) fn usage_part(
     connection: &mut Connection,
     query: &UsageQuery,

@@ -66,8 +66,8 @@ impl PostgresLog {
         queries.push(self.session.fence());
         let was_in_doubt = replace(&mut self.is_in_doubt, true);
         let rows = match self.connection.transaction(&queries) {
-            // The server process of a lost connection goes on until it has carried out what it had received.
-            // Its transaction has been committed since the look above.
+            // The server process of a lost connection goes on until it has carried out what it had
+            // received. Its transaction has been committed since the look above.
             Err(DatabaseError::Duplicate(_)) if was_in_doubt => {
                 let reason = "a commit whose answer was lost has ended just now";
                 return Err(DatabaseError::Unavailable(reason.to_owned()));
@@ -91,9 +91,10 @@ impl PostgresLog {
         Ok(next)
     }
 
-    /// Confirms a commit that the server shows, and whose answer was lost. The server shows it also when no synchronous
-    /// standby has it: after a restart, or when the process that waited for the standby was ended. This further
-    /// transaction writes a lock, so its commit waits for a standby, which then has all earlier commits.
+    /// Confirms a commit that the server shows, and whose answer was lost. The server shows it also
+    /// when no synchronous standby has it: after a restart, or when the process that waited for the
+    /// standby was ended. This further transaction writes a lock, so its commit waits for a
+    /// standby, which then has all earlier commits.
     fn confirm(&mut self) -> Result<(), DatabaseError> {
         self.connection.transaction(&[self.session.fence()]).map(drop)
     }
@@ -119,7 +120,8 @@ impl BatchLog for PostgresLog {
             Err(error) => error,
         };
         Err(match error {
-            // The disk of the database is not that of this host, so nothing here can make room on it.
+            // The disk of the database is not that of this host, so nothing here can make room on
+            // it.
             DatabaseError::Unavailable(_) | DatabaseError::Late | DatabaseError::NoSpace(_) => {
                 self.shared.set_cut_off(User::Writer, true);
                 let reason = error.to_string();

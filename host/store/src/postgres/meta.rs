@@ -8,8 +8,8 @@ use gristmill_postgres::{Connection, SqlQuery, Value};
 use crate::error::OpenError;
 use crate::seal::{Seal, Word};
 
-/// Reads the row, and checks that the key file has the key of the secrets. A new database gets the row,
-/// and a missing key file a new key.
+/// Reads the row, and checks that the key file has the key of the secrets. A new database gets the
+/// row, and a missing key file a new key.
 ///
 /// # Errors
 /// [`OpenError::SecretsKey`] when the file is missing, or has another key.

@@ -1,25 +1,26 @@
 //! A medium on PostgreSQL: each batch becomes rows, in one transaction.
 //!
-//! A database belongs to one open store at a time, its *session*. Every transaction of the store checks in
-//! its last statement that its session is the newest one ([`session`]), so a host that was replaced, paused or
-//! cut off cannot change anything any more, whatever it or a clock believes. All jobs that a client can see
-//! are rows, which other programs may read ([`schema`]).
+//! A database belongs to one open store at a time, its *session*. Every transaction of the store
+//! checks in its last statement that its session is the newest one ([`session`]), so a host that
+//! was replaced, paused or cut off cannot change anything any more, whatever it or a clock
+//! believes. All jobs that a client can see are rows, which other programs may read ([`schema`]).
 //!
-//! No payload has a location: a batch is read back by the number of its row. The engine keeps every job in
-//! memory until it is deleted, also ended ones.
+//! No payload has a location: a batch is read back by the number of its row. The engine keeps every
+//! job in memory until it is deleted, also ended ones.
 //!
-//! Hosts that share a database are [candidates](candidate) until one of them begins a session, by the rules of
-//! [`observation`]. It shows signs
-//! of life ([`beat`]), and answers from memory only while they succeed ([`active_state`]). Components are in the
-//! database too ([`depot`]).
+//! Hosts that share a database are [candidates](candidate) until one of them begins a session, by
+//! the rules of [`observation`]. It shows signs of life ([`beat`]), and answers from memory only
+//! while they succeed ([`active_state`]). Components are in the database too ([`depot`]).
 //!
-//! **Threads.** The writer thread commits on a connection of its own ([`log`]); a second one answers
-//! everything else, and watches the database ([`reader`]); a third one shows the signs of life. A lost connection is opened again, and the writer
-//! finds out whether its last transaction was committed. Meanwhile new work is refused with
-//! [`StoreError::Unavailable`](gristmill_core::store::StoreError), and results wait in the write buffer.
+//! **Threads.** The writer thread commits on a connection of its own ([`log`]); a second one
+//! answers everything else, and watches the database ([`reader`]); a third one shows the signs of
+//! life. A lost connection is opened again, and the writer finds out whether its last transaction
+//! was committed. Meanwhile new work is refused with
+//! [`StoreError::Unavailable`](gristmill_core::store::StoreError), and results wait in the write
+//! buffer.
 //!
-//! **Costs.** One commit for each batch, and some 20 µs of the server's processor time for each job; see
-//! `docs/internals/adr/0004-postgresql.md`. A start reads the row of each job.
+//! **Costs.** One commit for each batch, and some 20 µs of the server's processor time for each
+//! job; see `docs/internals/adr/0004-postgresql.md`. A start reads the row of each job.
 
 pub(crate) mod active_state;
 pub(crate) mod beat;

@@ -32,8 +32,9 @@ impl Numbered {
         connection: &mut Connection,
         mut queries: Vec<SqlQuery<'_>>,
     ) -> Result<(), DatabaseError> {
-        // Each transaction has a new number, also the repetition of another one, which may still be carried out: if two
-        // had the same number, it would not show that only the second one is missing.
+        // Each transaction has a new number, also the repetition of another one, which may still be
+        // carried out: if two had the same number, it would not show that only the second one is
+        // missing.
         let n = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         if n % PRUNE_EVERY == 0 {
             queries.push(self.session.prune_commits(self.series, n - 1));

@@ -1,8 +1,9 @@
-//! The numbers of commits, by which a host notices that the database has lost some that it had confirmed, as a
-//! failover to an asynchronous standby can do.
+//! The numbers of commits, by which a host notices that the database has lost some that it had
+//! confirmed, as a failover to an asynchronous standby can do.
 //!
-//! Each thread that commits has a series of its own. The commits of two threads may end in another order than that of
-//! their numbers, and the greatest number would then not show that a smaller one is missing.
+//! Each thread that commits has a series of its own. The commits of two threads may end in another
+//! order than that of their numbers, and the greatest number would then not show that a smaller one
+//! is missing.
 //!
 //! **Bound.** Some 1,000 rows of the table `commit_log` for each series.
 
@@ -27,8 +28,8 @@ pub(crate) enum Series {
 impl Series {
     pub(crate) const ALL: [Self; 3] = [Self::Jobs, Self::Catalog, Self::Components];
 
-    /// The column `session` of its rows. No session has a negative number. Each begin of a session removes
-    /// all rows.
+    /// The column `session` of its rows. No session has a negative number. Each begin of a session
+    /// removes all rows.
     pub(crate) fn key(self, session: i64) -> i64 {
         match self {
             Self::Jobs => session,
@@ -47,8 +48,8 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// Compares these confirmed numbers with those that a server has. Commits may have been confirmed in between, so
-    /// the confirmed numbers are read first.
+    /// Compares these confirmed numbers with those that a server has. Commits may have been
+    /// confirmed in between, so the confirmed numbers are read first.
     ///
     /// # Errors
     /// When a commit is missing.

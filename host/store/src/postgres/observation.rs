@@ -1,10 +1,10 @@
 //! What a candidate has seen of the active host, and when that host counts as ended.
 //!
-//! Only the candidate's own monotonic clock counts: the database's clock may be set forward, when every host seems
-//! silent, or back, when an ended host seems to show signs of life for as long.
+//! Only the candidate's own monotonic clock counts: the database's clock may be set forward, when
+//! every host seems silent, or back, when an ended host seems to show signs of life for as long.
 //!
-//! The candidate must itself have seen the database for as long as it counts the silence. Otherwise the first host
-//! that reaches the database after an outage would replace the active host.
+//! The candidate must itself have seen the database for as long as it counts the silence. Otherwise
+//! the first host that reaches the database after an outage would replace the active host.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -94,7 +94,8 @@ impl Observation {
         }
     }
 
-    /// What the newest session means to the candidate. `refuses` returns whether no process listens at an address.
+    /// What the newest session means to the candidate. `refuses` returns whether no process listens
+    /// at an address.
     pub(super) fn judge(
         &self,
         newest: Option<&Newest>,
@@ -159,8 +160,8 @@ mod tests {
             seen.judge(newest, |_| self.refuses)
         }
 
-        /// Looks for this time while the active host shows signs of life, on a clock that advances by `step_us`
-        /// between two looks. Returns whether it was ever judged as ended.
+        /// Looks for this time while the active host shows signs of life, on a clock that advances
+        /// by `step_us` between two looks. Returns whether it was ever judged as ended.
         fn ends_within(&mut self, time: Duration, step_us: i64) -> bool {
             let until = self.now + time;
             let mut ended = false;

@@ -1,5 +1,6 @@
-//! The log lines about a database that does not work: one when it begins, one for each further reason, and one when
-//! it ends. A thread tries several times a second, and the first reason is often only the end of a connection.
+//! The log lines about a database that does not work: one when it begins, one for each further
+//! reason, and one when it ends. A thread tries several times a second, and the first reason is
+//! often only the end of a connection.
 //!
 //! **Bound.** A line for a further reason each [`PAUSE`].
 

@@ -32,8 +32,8 @@ use crate::sync::thread::{Builder, JoinHandle};
 use crate::tables::catalog;
 use crate::tables::sql::integer;
 
-/// Interval at which an idle thread asks the database whether the session is alive. New work is refused at
-/// the latest this much later than the database's end.
+/// Interval at which an idle thread asks the database whether the session is alive. New work is
+/// refused at the latest this much later than the database's end.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Pause before the next attempt to reach the database.
@@ -42,7 +42,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// Attempts to reach the database, at the end of a store that has committed everything.
 const TRIES_AT_END: u32 = 10;
 
-/// Attempts to read a part of the usage, of 10 s each. The second one finds many rows in the server's memory.
+/// Attempts to read a part of the usage, of 10 s each. The second one finds many rows in the
+/// server's memory.
 const USAGE_TRIES: u32 = 2;
 
 /// Answers requests for rows.
@@ -144,8 +145,8 @@ impl PostgresReader {
         }
     }
 
-    /// The same for a caller that waits for `answer`; `None` when the caller has left: a read without a reader is not
-    /// repeated.
+    /// The same for a caller that waits for `answer`; `None` when the caller has left: a read
+    /// without a reader is not repeated.
     fn while_needed<A, T>(
         &mut self,
         answer: &oneshot::Sender<A>,
@@ -212,7 +213,8 @@ impl PostgresReader {
         let mut index = self.shared.index();
         match index.phase() {
             Phase::Closed => return Err(End::Closed),
-            // Everything is committed, so nothing is lost if the end of the session is not recorded.
+            // Everything is committed, so nothing is lost if the end of the session is not
+            // recorded.
             Phase::Drained if *tries_at_end == 0 => return Err(End::Closed),
             Phase::Drained => *tries_at_end -= 1,
             Phase::Open | Phase::Closing => {}
@@ -221,9 +223,9 @@ impl PostgresReader {
         Ok(())
     }
 
-    /// Takes the lock on a new connection. Another host that has it has ended this session. Without the lock
-    /// the connection is of no use. The server may also be another one than before, without the newest commits,
-    /// whose results this host must not answer from its memory.
+    /// Takes the lock on a new connection. Another host that has it has ended this session. Without
+    /// the lock the connection is of no use. The server may also be another one than before,
+    /// without the newest commits, whose results this host must not answer from its memory.
     fn lock_again(&mut self) -> Result<(), DatabaseError> {
         let confirmed = self.medium.confirmed.newest();
         let is_locked = self.try_lock()?;
@@ -242,9 +244,10 @@ impl PostgresReader {
         }
     }
 
-    /// Takes the lock. The server may still serve the connection that had it before: a network that loses packets does
-    /// not show the server the end of a connection, and a statement in progress is carried out to its end. So that
-    /// process is ended, which can do nothing any more that this host waits for.
+    /// Takes the lock. The server may still serve the connection that had it before: a network that
+    /// loses packets does not show the server the end of a connection, and a statement in progress
+    /// is carried out to its end. So that process is ended, which can do nothing any more that this
+    /// host waits for.
     fn try_lock(&mut self) -> Result<bool, DatabaseError> {
         let mut holder = session::try_lock(&mut self.connection)?;
         if holder.is_none() {
@@ -469,7 +472,8 @@ impl PostgresReader {
         self.write(queries)
     }
 
-    /// A part of the usage; `None` when the server needs too long. Then only this request fails: the server works.
+    /// A part of the usage; `None` when the server needs too long. Then only this request fails:
+    /// the server works.
     fn usage<A>(
         &mut self,
         query: &UsageQuery,

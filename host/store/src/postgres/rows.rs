@@ -149,8 +149,8 @@ fn jobs<'a>(batch: &'a Batch, seal: &Seal, queries: &mut Vec<SqlQuery<'a>>) {
                     cleared.push(seq);
                 }
             }
-            // Its chunks too, whether it has any or not: with rows that are left over a later job of this number
-            // would show chunks that are not its own.
+            // Its chunks too, whether it has any or not: with rows that are left over a later job
+            // of this number would show chunks that are not its own.
             RowWrite::Delete(_) => {
                 deleted.push(seq);
                 cleared.push(seq);
@@ -235,8 +235,8 @@ impl<'a> NewJobs<'a> {
 }
 
 impl<'a> ChangedJobs<'a> {
-    /// An upsert rather than an update: it finds the rows by the key, whatever the planner believes. The
-    /// rows exist.
+    /// An upsert rather than an update: it finds the rows by the key, whatever the planner
+    /// believes. The rows exist.
     fn add(self, queries: &mut Vec<SqlQuery<'a>>) {
         if self.seqs.is_empty() {
             return;

@@ -1,13 +1,13 @@
 //! The right to write to a database.
 //!
-//! A store that opens a database begins a *session*, and ends all others in the same transaction. From then
-//! on no transaction of an earlier session is committed: each of them locks the row of its session, and finds
-//! that it has ended. The update that ends a session waits for a transaction that is being committed, and the
-//! new session sees it. This needs no clock and no timeout.
+//! A store that opens a database begins a *session*, and ends all others in the same transaction.
+//! From then on no transaction of an earlier session is committed: each of them locks the row of
+//! its session, and finds that it has ended. The update that ends a session waits for a transaction
+//! that is being committed, and the new session sees it. This needs no clock and no timeout.
 //!
-//! A second rule only prevents disturbance: an advisory lock, which the session holds on its reader's
-//! connection. A store that cannot get the lock does not begin a session. The server releases the lock when
-//! the connection ends, so the database of a killed host is free at once.
+//! A second rule only prevents disturbance: an advisory lock, which the session holds on its
+//! reader's connection. A store that cannot get the lock does not begin a session. The server
+//! releases the lock when the connection ends, so the database of a killed host is free at once.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -20,8 +20,8 @@ use crate::postgres::numbers::{Numbers, Series};
 /// The key of the advisory lock.
 pub(super) const LOCK: i64 = 0x6772_6973_746d_696c;
 
-/// Time for which an opening store waits for the lock: the server notices the end of a killed host's
-/// connection some milliseconds later, or seconds on a busy machine.
+/// Time for which an opening store waits for the lock: the server notices the end of a killed
+/// host's connection some milliseconds later, or seconds on a busy machine.
 const LOCK_TIME_MAX: Duration = Duration::from_secs(5);
 
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
@@ -45,8 +45,8 @@ pub(crate) struct Begun {
     pub(crate) lock_holder: Backend,
 }
 
-/// A process of the server, which serves one connection. The server uses the number of an ended process again, so
-/// the time of its start belongs to its name.
+/// A process of the server, which serves one connection. The server uses the number of an ended
+/// process again, so the time of its start belongs to its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Backend {
     pid: i32,
@@ -58,8 +58,8 @@ pub(crate) struct Backend {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Predecessor {
     pub(crate) session: i64,
-    /// The time of its last sign of life, in microseconds; `None` when it was closed in order, or has shown
-    /// none.
+    /// The time of its last sign of life, in microseconds; `None` when it was closed in order, or
+    /// has shown none.
     pub(crate) beat: Option<i64>,
 }
 
@@ -77,7 +77,8 @@ impl From<DatabaseError> for NotBegun {
     }
 }
 
-/// Takes the advisory lock on this connection, and returns its process; `None` when another connection has the lock.
+/// Takes the advisory lock on this connection, and returns its process; `None` when another
+/// connection has the lock.
 pub(crate) fn try_lock(connection: &mut Connection) -> Result<Option<Backend>, DatabaseError> {
     let sql = "SELECT pg_try_advisory_lock($1::bigint), pid, \
          (extract(epoch FROM backend_start) * 1000000)::bigint \
@@ -88,7 +89,8 @@ pub(crate) fn try_lock(connection: &mut Connection) -> Result<Option<Backend>, D
 }
 
 impl Backend {
-    /// Ends the process, if it still runs, and waits for that, for a second at most. A role may end its own processes.
+    /// Ends the process, if it still runs, and waits for that, for a second at most. A role may end
+    /// its own processes.
     pub(crate) fn end(self, connection: &mut Connection) -> Result<(), DatabaseError> {
         let sql = "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE pid = $1::integer \
              AND (extract(epoch FROM backend_start) * 1000000)::bigint = $2::bigint";
@@ -98,8 +100,8 @@ impl Backend {
 }
 
 impl Session {
-    /// Begins a session on the reader's connection, and ends all others. Other hosts reach the new one at
-    /// `address`.
+    /// Begins a session on the reader's connection, and ends all others. Other hosts reach the new
+    /// one at `address`.
     pub(crate) fn begin(
         connection: &mut Connection,
         predecessor: Option<Predecessor>,
@@ -169,8 +171,9 @@ impl Session {
         queries
     }
 
-    /// The last statement of each transaction: it fails when the session has ended. It writes the lock of a row, so
-    /// the commit waits for a synchronous standby also when the transaction has changed nothing else.
+    /// The last statement of each transaction: it fails when the session has ended. It writes the
+    /// lock of a row, so the commit waits for a synchronous standby also when the transaction has
+    /// changed nothing else.
     pub(crate) fn fence(self) -> SqlQuery<'static> {
         let sql = "SELECT 1 / count(*) FROM \
              (SELECT 1 FROM session WHERE session = $1::bigint AND is_alive FOR SHARE) AS alive";

@@ -1,9 +1,9 @@
 //! Secrets on disk: the database holds them encrypted, and does not hold the key.
 //!
 //! XChaCha20-Poly1305 with a random nonce for each text, and the text's purpose as associated data,
-//! so that no text can be moved to another row. A key is 32 random bytes. The keys are in a separate
-//! file ([`key_file`]), readable only by its owner, which an operator may keep apart from the data
-//! directory and its backups. Cost: 24 + 16 bytes and about a microsecond for each text.
+//! so that no text can be moved to another row. A key is 32 random bytes. The keys are in a
+//! separate file ([`key_file`]), readable only by its owner, which an operator may keep apart from
+//! the data directory and its backups. Cost: 24 + 16 bytes and about a microsecond for each text.
 //!
 //! The first key encrypts; the others decrypt texts that [a rotation](crate::checkpoint::rotation)
 //! has not encrypted again yet. A process keeps old keys in memory after a rotation: a reader may
@@ -255,9 +255,9 @@ impl Seal {
         )
     }
 
-    /// A word in place of one that no key decrypts, although a key decrypts other texts of the directory.
-    /// `None` when the word is whole, or needs more keys than the file has: damage does not change its
-    /// length, which shows their number.
+    /// A word in place of one that no key decrypts, although a key decrypts other texts of the
+    /// directory. `None` when the word is whole, or needs more keys than the file has: damage does
+    /// not change its length, which shows their number.
     pub(crate) fn word_in_place_of(&self, damaged: &[u8]) -> Option<Vec<u8>> {
         let ring = self.ring();
         let is_whole = ring.open(damaged, WORD_PURPOSE).is_some();

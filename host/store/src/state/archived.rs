@@ -1,9 +1,10 @@
 //! Jobs that leave memory some time after their end, and return when a call changes them.
 //!
-//! **Invariants.** An archived job has no entry here; its row in the tables is the whole of it, and no
-//! frame of the journal that is not checkpointed names it. Only the database's thread archives and loads
-//! jobs, so what this thread finds in neither place does not exist. The counts of jobs and the disk usage of
-//! endpoints and owners include archived jobs; the number of jobs in memory does not.
+//! **Invariants.** An archived job has no entry here; its row in the tables is the whole of it, and
+//! no frame of the journal that is not checkpointed names it. Only the database's thread archives
+//! and loads jobs, so what this thread finds in neither place does not exist. The counts of jobs
+//! and the disk usage of endpoints and owners include archived jobs; the number of jobs in memory
+//! does not.
 //!
 //! **Bounds.** A call examines a bounded number of jobs under one hold of the lock.
 
@@ -98,7 +99,8 @@ impl Index {
         name.is_some_and(|name| self.names.get(name) == Some(&key))
     }
 
-    /// An endpoint that is being deleted and has archived jobs, or waits for the answer that it has none.
+    /// An endpoint that is being deleted and has archived jobs, or waits for the answer that it has
+    /// none.
     pub(crate) fn deleting_with_archived(&self) -> Option<EndpointKey> {
         let has_archived =
             |key: &EndpointKey| self.endpoints.get(key).is_some_and(|found| found.archived > 0);
@@ -132,8 +134,8 @@ impl Index {
         found
     }
 
-    /// Removes jobs from memory that are marked in the tables. Returns those that have changed since they were
-    /// found: they stay, and their marks are to be removed.
+    /// Removes jobs from memory that are marked in the tables. Returns those that have changed
+    /// since they were found: they stay, and their marks are to be removed.
     pub(crate) fn archive(
         &mut self,
         jobs: Vec<(JobKey, ArchivedJob)>,
@@ -176,8 +178,8 @@ impl Index {
         }
     }
 
-    /// Puts an archived job back into memory. Its mark is removed already. If its endpoint is being deleted,
-    /// it is deleted as well.
+    /// Puts an archived job back into memory. Its mark is removed already. If its endpoint is being
+    /// deleted, it is deleted as well.
     pub(crate) fn load(&mut self, row: FoundRow, now: Timestamp) {
         let FoundRow { mut job, owner } = row;
         job.owner = self.owners.key(&owner);
@@ -193,7 +195,8 @@ impl Index {
         }
     }
 
-    /// Counts the archived jobs of an earlier process. The greatest number of those of the endpoint is `last`.
+    /// Counts the archived jobs of an earlier process. The greatest number of those of the endpoint
+    /// is `last`.
     pub(crate) fn restore_archived(&mut self, sum: &ArchivedSum, last: u64) {
         let usage = DiskUsage::of_ended(sum.jobs, sum.kept);
         let owner = self.owners.key(&sum.owner);
@@ -234,9 +237,9 @@ impl Index {
         found.map_or(0, |(_, endpoint)| endpoint.archived_below)
     }
 
-    /// Adds the matching jobs of memory and of `listing` to `jobs`, the newest first, and examines `VISITS_MAX`
-    /// of them. Returns the position at which the list continues: `Continue` when this page may get more
-    /// jobs, `Break` when the next page begins there.
+    /// Adds the matching jobs of memory and of `listing` to `jobs`, the newest first, and examines
+    /// `VISITS_MAX` of them. Returns the position at which the list continues: `Continue` when this
+    /// page may get more jobs, `Break` when the next page begins there.
     pub(crate) fn merge(
         &self,
         listing: &Listing<'_>,
@@ -289,8 +292,8 @@ impl Index {
     }
 }
 
-/// Milliseconds for which a job stays in memory, at least, after a client has read its stream: the client's
-/// next call may follow at once, and needs the new position.
+/// Milliseconds for which a job stays in memory, at least, after a client has read its stream: the
+/// client's next call may follow at once, and needs the new position.
 const READER_PAUSE_MS: u64 = 60_000;
 
 /// Whether no client is reading the job's stream.
@@ -300,7 +303,8 @@ fn is_unread(job: &Job, rule: &ArchiveRule) -> bool {
     read_at.is_none_or(|at| at.plus_millis(pause_ms) <= rule.now)
 }
 
-/// Whether memory has nothing of the job that its row, with its mark, lacks, and no frame is to be written.
+/// Whether memory has nothing of the job that its row, with its mark, lacks, and no frame is to be
+/// written.
 fn is_at_rest(job: &Job) -> bool {
     let locations = &job.payload_locations;
     let is_in_tables =

@@ -154,7 +154,8 @@ pub(crate) struct Published {
     pub(crate) has_deliveries: bool,
     /// There are requests to the database's thread.
     pub(crate) has_ask: bool,
-    /// The submissions in the batch whose callers wait for the end, with their jobs if these have ended.
+    /// The submissions in the batch whose callers wait for the end, with their jobs if these have
+    /// ended.
     pub(crate) awaited: Vec<(Sender<Option<CompletedWrite>>, Option<CompletedWrite>)>,
     /// The other ones.
     pub(crate) submitted: Vec<Sender<Option<CompletedWrite>>>,

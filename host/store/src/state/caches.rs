@@ -1,7 +1,7 @@
 //! The payloads and pages of chunks that were written or read last.
 //!
-//! **Bounds.** A number of bytes for each of the two. **Cost.** A miss costs a system call for a payload in the
-//! journal, or else a wait for the database.
+//! **Bounds.** A number of bytes for each of the two. **Cost.** A miss costs a system call for a
+//! payload in the journal, or else a wait for the database.
 
 use gristmill_core::job::record::{Chunk, ChunkPage};
 use gristmill_core::job::state::Claim;

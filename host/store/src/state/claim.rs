@@ -1,5 +1,5 @@
-//! Claims of jobs by workers, and of new jobs with their submission. A claim is decided at once in memory, and written
-//! to disk no later than the job's result.
+//! Claims of jobs by workers, and of new jobs with their submission. A claim is decided at once in
+//! memory, and written to disk no later than the job's result.
 
 use std::ops::ControlFlow;
 
@@ -55,8 +55,8 @@ impl Claimed {
 }
 
 impl Index {
-    /// Adds a job as [`submit`](Self::submit) does. If no other job of its endpoint waits, `worker` has claimed it, and
-    /// gets its input.
+    /// Adds a job as [`submit`](Self::submit) does. If no other job of its endpoint waits, `worker`
+    /// has claimed it, and gets its input.
     pub(crate) fn submit_to(
         &mut self,
         new: Submitted,
@@ -84,8 +84,9 @@ impl Index {
         self.endpoints.get(&job.endpoint).is_some_and(|endpoint| endpoint.ready.len() == 1)
     }
 
-    /// Takes the oldest waiting job for `worker`, or none if no job waits. The claim continues when many jobs
-    /// were past their ttl: the caller releases the lock for other callers, and calls again.
+    /// Takes the oldest waiting job for `worker`, or none if no job waits. The claim continues when
+    /// many jobs were past their ttl: the caller releases the lock for other callers, and calls
+    /// again.
     pub(crate) fn claim(
         &mut self,
         endpoint: &EndpointId,

@@ -21,7 +21,8 @@ use crate::state::index::{Endpoint, Index, QueuedNotice};
 use crate::state::job::{Change, Job, Lifetime, Pending};
 use crate::state::slab::JobKey;
 
-/// Most notifications of jobs without a result that wait for the end of a change; further ones are not made.
+/// Most notifications of jobs without a result that wait for the end of a change; further ones are
+/// not made.
 const EARLY_ENDS_MAX: usize = 10_000;
 
 impl Index {
@@ -47,8 +48,9 @@ impl Index {
         let usage_before = DiskUsage::of(job);
         let is_waiting = |job: &Job| job.row.status == Some(JobStatus::InQueue);
         let waited = is_waiting(job);
-        // A claim is written no later than its result; no caller waits for the claim alone. A job whose time is
-        // over is handled by `expire`, since the deletion of an endpoint has the same event.
+        // A claim is written no later than its result; no caller waits for the claim alone. A job
+        // whose time is over is handled by `expire`, since the deletion of an endpoint has the same
+        // event.
         let (urgency, early_end_cause) = match event {
             JobEvent::Claimed { .. } => (Urgency::Deferred, None),
             JobEvent::CancelRequested => (Urgency::Now, Some(EarlyEndCause::Cancelled)),
@@ -145,7 +147,8 @@ impl Index {
         self.leased(lease, now).map_or(0, |(_, job)| job.webhook_bytes())
     }
 
-    /// Ends an attempt with its result, and bills its usage; `None` when the lease is not the current one.
+    /// Ends an attempt with its result, and bills its usage; `None` when the lease is not the
+    /// current one.
     pub(crate) fn finish(
         &mut self,
         lease: Lease,
@@ -264,8 +267,8 @@ impl Index {
         true
     }
 
-    /// Deletes the job at `ttl_at`, unless it is deleted earlier anyway. A chosen retention does not keep it
-    /// longer.
+    /// Deletes the job at `ttl_at`, unless it is deleted earlier anyway. A chosen retention does
+    /// not keep it longer.
     pub(crate) fn shorten_ttl(&mut self, key: JobKey, ttl_at: Timestamp, ack: Ack) {
         let Some(job) = self.jobs.get_mut(key) else { return };
         // The key of a job whose removal is decided belongs to another job once that is written.
@@ -301,7 +304,8 @@ fn check_kept(
 pub(crate) struct Finished {
     /// The number of its rows.
     pub(crate) seq: u64,
-    /// Its output, unless the caller of the submission is to get it with the acknowledgement, and will not read it.
+    /// Its output, unless the caller of the submission is to get it with the acknowledgement, and
+    /// will not read it.
     pub(crate) unsent: Option<Json>,
 }
 

@@ -26,7 +26,8 @@ const SHORT_WEBHOOK_BYTES: u64 = 2 << 10;
 pub(crate) struct DiskUsage {
     /// Inputs of waiting jobs.
     pub(crate) waiting: u64,
-    /// Outputs, chunks, long errors and tags, and the inputs of jobs that have ended and can be retried.
+    /// Outputs, chunks, long errors and tags, and the inputs of jobs that have ended and can be
+    /// retried.
     pub(crate) kept: u64,
     /// Everything else of the jobs.
     rows: u64,

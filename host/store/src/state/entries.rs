@@ -1,5 +1,6 @@
-//! The entries that a job on disk has in memory: in the slab, and by id, time of its deletion, number,
-//! webhook URL, tags and trace. A start, and the return of an archived job, add them together.
+//! The entries that a job on disk has in memory: in the slab, and by id, time of its deletion,
+//! number, webhook URL, tags and trace. A start, and the return of an archived job, add them
+//! together.
 
 use crate::state::index::Index;
 use crate::state::job::Job;

@@ -1,8 +1,8 @@
-//! Deletions of ended jobs whose retention is not over: jobs beyond the bounds of an endpoint's history, and
-//! jobs that a client deletes.
+//! Deletions of ended jobs whose retention is not over: jobs beyond the bounds of an endpoint's
+//! history, and jobs that a client deletes.
 //!
-//! **Bounds.** A slice of a history examines a thousand jobs under one hold of the lock: 50 µs, and some more for the
-//! jobs that it deletes.
+//! **Bounds.** A slice of a history examines a thousand jobs under one hold of the lock: 50 µs, and
+//! some more for the jobs that it deletes.
 
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::retention::{HistoryExcess, HistoryMax};
@@ -19,8 +19,8 @@ const SLICE: usize = 1_000;
 /// The result of one slice.
 #[derive(Debug, Default)]
 pub(crate) struct TrimmedSlice {
-    /// Number of jobs that were deleted. If it is not 0, the slice's `ack` resolves when the deletions are
-    /// on disk.
+    /// Number of jobs that were deleted. If it is not 0, the slice's `ack` resolves when the
+    /// deletions are on disk.
     pub(crate) deleted: usize,
     /// The number of the job at which the next slice begins; `None` after the last job.
     pub(crate) next: Option<u64>,
@@ -38,8 +38,8 @@ impl Index {
         Some((max.excess(ended.jobs, ended.bytes)?, endpoint.archived > 0))
     }
 
-    /// Deletes those of the jobs in memory that have ended, and returns their number. `ids` keeps the jobs that
-    /// memory does not have.
+    /// Deletes those of the jobs in memory that have ended, and returns their number. `ids` keeps
+    /// the jobs that memory does not have.
     pub(crate) fn delete_ended(
         &mut self,
         endpoint: &EndpointId,
@@ -59,8 +59,8 @@ impl Index {
         deleted
     }
 
-    /// Deletes ended jobs in memory of one slice of the history, which begins with the number `from`, until
-    /// nothing exceeds the bounds.
+    /// Deletes ended jobs in memory of one slice of the history, which begins with the number
+    /// `from`, until nothing exceeds the bounds.
     pub(crate) fn trim_slice(
         &mut self,
         endpoint: &EndpointId,

@@ -17,6 +17,6 @@ pub(crate) struct Hit {
     pub(crate) unread_error: Option<(PayloadKey, Option<PayloadLocation>)>,
 }
 
-/// What a search has found so far, and where it continues: `Continue` when this page may get more jobs, `Break`
-/// when the next page begins there.
+/// What a search has found so far, and where it continues: `Continue` when this page may get more
+/// jobs, `Break` when the next page begins there.
 pub(crate) type SearchedPage = (Vec<Hit>, ControlFlow<Option<u64>, u64>);

@@ -1,12 +1,14 @@
 //! Idempotency records: the submissions by which duplicates are recognised.
 //!
-//! **Bounds.** [`KEYS_MAX`] of about 150 bytes. At the bound the owner that has the most loses the oldest of its fullest endpoint:
-//! an owner with at most an equal part of them loses none, however many others send, and neither does an endpoint with at most an
-//! equal part of its owner's. After [`KEY_LIFETIME_MS`] each is forgotten.
-//! **A wrong clock.** Records end in the order of their numbers. A record that was made while the clock was ahead therefore counts as
-//! made when the clock was seen to be right again, with all records up to the newest: they end after another [`KEY_LIFETIME_MS`].
-//! **Cost.** A lookup is one in a hash map of endpoints and one in an ordered map of keys; remembering and forgetting also change two
-//! entries of ordered sets. An endpoint is forgotten in one step, whatever the number of its records.
+//! **Bounds.** [`KEYS_MAX`] of about 150 bytes. At the bound the owner that has the most loses the
+//! oldest of its fullest endpoint: an owner with at most an equal part of them loses none, however
+//! many others send, and neither does an endpoint with at most an equal part of its owner's. After
+//! [`KEY_LIFETIME_MS`] each is forgotten. **A wrong clock.** Records end in the order of their
+//! numbers. A record that was made while the clock was ahead therefore counts as made when the
+//! clock was seen to be right again, with all records up to the newest: they end after another
+//! [`KEY_LIFETIME_MS`]. **Cost.** A lookup is one in a hash map of endpoints and one in an ordered
+//! map of keys; remembering and forgetting also change two entries of ordered sets. An endpoint is
+//! forgotten in one step, whatever the number of its records.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
@@ -31,7 +33,8 @@ pub(crate) struct IdempotencyIndex<E, O> {
     keys_max: usize,
     /// The highest number of a record that there was.
     last: u64,
-    /// Records up to this number count as made at this time at the latest: some were made while the clock was ahead.
+    /// Records up to this number count as made at this time at the latest: some were made while the
+    /// clock was ahead.
     made_by: (u64, Timestamp),
 }
 
@@ -39,7 +42,8 @@ pub(crate) struct IdempotencyIndex<E, O> {
 #[derive(Debug)]
 struct EndpointRecords<O> {
     owner: O,
-    /// Ordered: a hash table of a million records stops all callers for half a second when it grows.
+    /// Ordered: a hash table of a million records stops all callers for half a second when it
+    /// grows.
     by_key: BTreeMap<[u8; 16], IdempotencyRecord>,
     /// The keys with their numbers, oldest first: all live equally long.
     keys: VecDeque<(u64, [u8; 16])>,
@@ -53,7 +57,8 @@ struct OwnerRecords<E> {
     counts: BTreeSet<(usize, E)>,
 }
 
-/// The records of a deleted endpoint, to be dropped without any lock: a million of them take a tenth of a second.
+/// The records of a deleted endpoint, to be dropped without any lock: a million of them take a
+/// tenth of a second.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct ForgottenRecords<O>(Option<EndpointRecords<O>>);
@@ -103,8 +108,8 @@ impl<E: Clone + Hash + Ord, O: Clone + Hash + Ord> IdempotencyIndex<E, O> {
         })
     }
 
-    /// Remembers what [`find`](Self::find) did not know. Numbers grow from call to call. `owner` is asked for the owner of an endpoint
-    /// without records. Returns what is forgotten for it.
+    /// Remembers what [`find`](Self::find) did not know. Numbers grow from call to call. `owner` is
+    /// asked for the owner of an endpoint without records. Returns what is forgotten for it.
     pub(crate) fn insert(
         &mut self,
         endpoint: &E,
@@ -135,8 +140,9 @@ impl<E: Clone + Hash + Ord, O: Clone + Hash + Ord> IdempotencyIndex<E, O> {
         Some(if is_oldest { Dropped::UpTo(seq) } else { Dropped::Only(seq) })
     }
 
-    /// Forgets what has been remembered for long enough, at most `count_max` of it, and returns the number up to which everything is
-    /// forgotten, if that has changed. Afterwards the oldest record ends at most [`KEY_LIFETIME_MS`] after `now`.
+    /// Forgets what has been remembered for long enough, at most `count_max` of it, and returns the
+    /// number up to which everything is forgotten, if that has changed. Afterwards the oldest
+    /// record ends at most [`KEY_LIFETIME_MS`] after `now`.
     pub(crate) fn expire(&mut self, now: Timestamp, count_max: usize) -> Option<u64> {
         let mut last = None;
         for _ in 0..count_max {
@@ -166,8 +172,8 @@ impl<E: Clone + Hash + Ord, O: Clone + Hash + Ord> IdempotencyIndex<E, O> {
         Some(if first.seq <= up_to { first.at.min(made_by) } else { first.at })
     }
 
-    /// Forgets all of an endpoint that is deleted. Returns its records, and the number up to which nothing is remembered any more;
-    /// `last` is the highest that there is.
+    /// Forgets all of an endpoint that is deleted. Returns its records, and the number up to which
+    /// nothing is remembered any more; `last` is the highest that there is.
     pub(crate) fn forget_endpoint(
         &mut self,
         endpoint: &E,
@@ -390,8 +396,8 @@ mod tests {
     }
 
     proptest! {
-        /// For any submissions: the bound holds, all counts are those of the keys, and an owner that never had more than an equal
-        /// part of the records has lost none.
+        /// For any submissions: the bound holds, all counts are those of the keys, and an owner
+        /// that never had more than an equal part of the records has lost none.
         #[test]
         fn an_owner_with_an_equal_part_loses_none(
             sent in prop::collection::vec((0..3_usize, 0..4_usize), 1..300),

@@ -55,8 +55,8 @@ impl Ids {
     }
 }
 
-/// Hosts make the ids, from random numbers, so no client can choose ids with the same hash: a hash without a
-/// secret is enough.
+/// Hosts make the ids, from random numbers, so no client can choose ids with the same hash: a hash
+/// without a secret is enough.
 fn hash(id: JobId) -> u64 {
     FxBuildHasher.hash_one(id)
 }
@@ -87,7 +87,8 @@ mod tests {
             counts[part(hash)] += 1;
             hashes.insert(hash);
         }
-        // Of 1,024 parts with a mean of 100, random numbers fill none with more than 150 or less than 50.
+        // Of 1,024 parts with a mean of 100, random numbers fill none with more than 150 or less
+        // than 50.
         let (fewest, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
         assert!(*fewest > 40 && *most < 170, "{fewest} to {most} in a part");
         assert_eq!(hashes.len(), IDS, "no two ids have one hash");

@@ -1,5 +1,5 @@
-//! All jobs, except the [archived](crate::state::archived) ones. Each has a decided state, which may be ahead of the disk, and a visible
-//! state, which is always on disk.
+//! All jobs, except the [archived](crate::state::archived) ones. Each has a decided state, which
+//! may be ahead of the disk, and a visible state, which is always on disk.
 //!
 //! **Invariants.** All changes happen under one lock, which is held for microseconds and never
 //! during I/O. A job is in its endpoint's queue exactly while its decided state is IN_QUEUE, and in
@@ -77,7 +77,8 @@ pub(crate) struct Index {
     pub(super) archived: Archived,
     /// Changes that the writer has to write.
     pub(super) backlog: Backlog,
-    /// Whether the writer waits with a time limit, which ends no later than the first lingering change is due.
+    /// Whether the writer waits with a time limit, which ends no later than the first lingering
+    /// change is due.
     pub(crate) has_alarm: bool,
     /// Requests to the database's thread. Bounded by one entry for each caller.
     pub(super) requests: Vec<DbRequest>,
@@ -191,7 +192,8 @@ pub(crate) struct QueuedNotice {
 #[derive(Debug)]
 pub(crate) enum Decided {
     Queued(QueuedNotice, JobKey),
-    /// The submission is a duplicate. The receiver resolves when the job of the first one is on disk.
+    /// The submission is a duplicate. The receiver resolves when the job of the first one is on
+    /// disk.
     Repeated(SubmitAnswer, oneshot::Receiver<()>),
 }
 
@@ -270,8 +272,8 @@ impl Index {
         Self { phase: Phase::Closed, ..Self::new(Owners::default()) }
     }
 
-    /// Begins to close the store, unless it is closed already. Returns whether `closer` was taken: it is
-    /// dropped when the store has ended.
+    /// Begins to close the store, unless it is closed already. Returns whether `closer` was taken:
+    /// it is dropped when the store has ended.
     pub(crate) fn begin_close(&mut self, closer: Ack) -> bool {
         match self.phase {
             Phase::Open => self.phase = Phase::Closing,
@@ -359,8 +361,9 @@ impl Index {
         &mut self.outbox
     }
 
-    /// Records the result of an attempt to send a webhook. `ack` resolves when it is on disk. Returns whether
-    /// the batch releases the `reserved` bytes: not when the webhook does not exist any more.
+    /// Records the result of an attempt to send a webhook. `ack` resolves when it is on disk.
+    /// Returns whether the batch releases the `reserved` bytes: not when the webhook does not exist
+    /// any more.
     pub(crate) fn record_attempt(
         &mut self,
         id: DeliveryId,
@@ -377,7 +380,8 @@ impl Index {
         true
     }
 
-    /// Begins to remove the waiting jobs of an endpoint. `answer` resolves when they are removed in memory.
+    /// Begins to remove the waiting jobs of an endpoint. `answer` resolves when they are removed in
+    /// memory.
     pub(crate) fn begin_purge(&mut self, endpoint: &EndpointId, answer: oneshot::Sender<Purged>) {
         let until = self.last_queue_position + 1;
         if let Some((endpoint, _)) = self.endpoint(endpoint) {
@@ -403,8 +407,9 @@ impl Index {
         std::mem::take(&mut self.early_ends)
     }
 
-    /// Deletes up to `count_max` jobs in memory whose time is over, and as many idempotency records. Returns
-    /// the time of the next one, and whether anything has changed; then `ack` resolves when that is on disk.
+    /// Deletes up to `count_max` jobs in memory whose time is over, and as many idempotency
+    /// records. Returns the time of the next one, and whether anything has changed; then `ack`
+    /// resolves when that is on disk.
     pub(crate) fn expire_due(
         &mut self,
         now: Timestamp,
@@ -489,8 +494,8 @@ impl Index {
         key
     }
 
-    /// The numbers of the endpoints whose records these rows delete. An endpoint without jobs gets a
-    /// number, so that a job that is submitted meanwhile is deleted as well.
+    /// The numbers of the endpoints whose records these rows delete. An endpoint without jobs gets
+    /// a number, so that a job that is submitted meanwhile is deleted as well.
     pub(crate) fn numbers_of_deleted(&mut self, rows: &[CatalogRow]) -> Vec<EndpointKey> {
         let deleted = rows.iter().filter(|row| row.kind == "endpoint" && row.body.is_none());
         let names = deleted.filter_map(|row| EndpointId::new(&row.name).ok());
@@ -662,8 +667,8 @@ impl Index {
         Ok(())
     }
 
-    /// Records that the newest submission has used an idempotency key. The record may replace an older one of
-    /// `owner`, which is then deleted from the tables too.
+    /// Records that the newest submission has used an idempotency key. The record may replace an
+    /// older one of `owner`, which is then deleted from the tables too.
     fn remember_key(
         &mut self,
         endpoint: EndpointKey,
@@ -681,7 +686,8 @@ impl Index {
         }
     }
 
-    /// Adds the newest job to its queue, to what its owner has, to all indexes, and to the next batch.
+    /// Adds the newest job to its queue, to what its owner has, to all indexes, and to the next
+    /// batch.
     fn enqueue_new(&mut self, job: Job, urgency: Urgency) -> JobKey {
         let Job { id, seq, owner, low_priority, endpoint: endpoint_key, .. } = job;
         let (position, ttl_at) = (job.row.queue_position, job.row.ttl_at);

@@ -40,8 +40,8 @@ use crate::state::urls::Url;
 const WEBHOOK_HEAD_BYTES: usize = 1 << 10;
 
 /// A job. A queued job that is on disk costs these 160 bytes, and about 35 more in the indexes by
-/// id, queue position, number and time; a webhook URL, or tags, that no other job of the owner has cost
-/// their length and about 130 bytes more.
+/// id, queue position, number and time; a webhook URL, or tags, that no other job of the owner has
+/// cost their length and about 130 bytes more.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) id: JobId,
@@ -168,8 +168,8 @@ pub(crate) struct JobRow {
     /// The job's position in the queue; the lowest is claimed first.
     pub(crate) queue_position: u64,
     pub(crate) ttl_at: Timestamp,
-    /// Absent until the job is claimed, ends, is queued again or has its ttl shortened. Shared, so that
-    /// a snapshot is cheap.
+    /// Absent until the job is claimed, ends, is queued again or has its ttl shortened. Shared, so
+    /// that a snapshot is cheap.
     pub(crate) attempt: Option<Arc<Attempt>>,
 }
 
@@ -186,8 +186,8 @@ pub(crate) struct Attempt {
     pub(crate) chunk_count: u64,
     /// Bytes of its chunks and its output.
     pub(crate) result_bytes: u64,
-    /// The attempts before it, the usage of all, and whether a caller has shortened the ttl of a job with a
-    /// chosen retention.
+    /// The attempts before it, the usage of all, and whether a caller has shortened the ttl of a
+    /// job with a chosen retention.
     pub(crate) past: PastAttempts,
 }
 
@@ -269,8 +269,8 @@ pub(crate) struct NewRow {
     pub(crate) trace: Option<TraceContext>,
 }
 
-/// Most bytes of an output that an acknowledgement carries. Larger ones are bounded for each key where they are
-/// read.
+/// Most bytes of an output that an acknowledgement carries. Larger ones are bounded for each key
+/// where they are read.
 pub(crate) const COMPLETED_BYTES_MAX: usize = 16 << 10;
 
 /// Resolves when a submission is on disk and visible.
@@ -282,14 +282,16 @@ pub(crate) struct SubmissionAck {
 }
 
 impl SubmissionAck {
-    /// Whether the caller gets its job with the acknowledgement, if the job has this row and this output by then.
+    /// Whether the caller gets its job with the acknowledgement, if the job has this row and this
+    /// output by then.
     pub(crate) fn takes(&self, row: &JobRow, output: &Json) -> bool {
         let is_completed = row.status == Some(JobStatus::Completed) && row.chunk_count() == 0;
         self.wants_end && is_completed && output.len() <= COMPLETED_BYTES_MAX
     }
 }
 
-/// A job that was completed before its submission was written. The caller makes the record, since it holds no lock.
+/// A job that was completed before its submission was written. The caller makes the record, since
+/// it holds no lock.
 #[derive(Debug)]
 pub(crate) struct CompletedWrite {
     pub(crate) id: JobId,
@@ -336,7 +338,8 @@ impl Millis {
     }
 }
 
-/// How long a job may run, and how long it is kept after its end. Most jobs have only the default retention.
+/// How long a job may run, and how long it is kept after its end. Most jobs have only the default
+/// retention.
 #[derive(Debug, Clone)]
 pub(crate) struct JobTimes {
     /// 0: not chosen.
@@ -544,8 +547,8 @@ impl JobRow {
         self.attempt.as_ref().map_or(0, |attempt| attempt.result_bytes)
     }
 
-    /// The record of the job with this row; `None` once it is removed. Lacks what the row does not have: the
-    /// progress, the read position, the tags and the trace.
+    /// The record of the job with this row; `None` once it is removed. Lacks what the row does not
+    /// have: the progress, the read position, the tags and the trace.
     pub(crate) fn record(
         &self,
         id: JobId,
@@ -593,8 +596,8 @@ impl JobRow {
 impl Stored {
     /// The rows of a job whose row in the database is `row`.
     pub(crate) fn of(row: &JobRow) -> Self {
-        // The bytes of a failed job may belong to chunks only; deleting an output that does not exist is
-        // cheap.
+        // The bytes of a failed job may belong to chunks only; deleting an output that does not
+        // exist is cheap.
         let output = match row.status {
             Some(JobStatus::Completed) => true,
             Some(JobStatus::Failed) => row.result_bytes() > 0,
@@ -687,7 +690,8 @@ impl Job {
         self.row.purge_at(&self.times)
     }
 
-    /// Moves the end of its ttl to an earlier time. From then on neither an end nor a retry moves it.
+    /// Moves the end of its ttl to an earlier time. From then on neither an end nor a retry moves
+    /// it.
     pub(crate) fn shorten_ttl(&mut self, ttl_at: Timestamp) {
         self.row.ttl_at = ttl_at;
         // The ttl of other jobs never moves.

@@ -199,7 +199,8 @@ impl Meters {
     pub(crate) fn stored(&mut self, rows: Vec<UsageWrite>) {
         for UsageWrite { period, key, sum, .. } in rows {
             let meter_key = (period, key);
-            // A batch that was composed in the period before may have been published during the write.
+            // A batch that was composed in the period before may have been published during the
+            // write.
             if let Some(meter) = self.rows.get_mut(&meter_key) {
                 meter.is_stored = meter.sum == sum;
             }

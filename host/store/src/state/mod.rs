@@ -1,8 +1,9 @@
-//! The store's state in memory. Every call decides here, under one lock, before anything is written.
+//! The store's state in memory. Every call decides here, under one lock, before anything is
+//! written.
 //!
-//! [`index`] has all jobs ([`job`]) and endpoints. [`decide`] changes a job's state, [`claim`] chooses
-//! the next job, [`query`] reads, and [`restore`] puts back the jobs of an earlier process. [`batch`]
-//! takes the changes for the disk and publishes them after the commit.
+//! [`index`] has all jobs ([`job`]) and endpoints. [`decide`] changes a job's state, [`claim`]
+//! chooses the next job, [`query`] reads, and [`restore`] puts back the jobs of an earlier process.
+//! [`batch`] takes the changes for the disk and publishes them after the commit.
 
 pub(crate) mod archived;
 pub(crate) mod backlog;

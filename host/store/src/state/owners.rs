@@ -129,9 +129,10 @@ impl Owners {
         self.change_texts(key, |owner| &mut owner.tags, |held| held.release(tags.shared()));
     }
 
-    /// One more job of the owner has this trace. Returns it with the copy of its `tracestate` that all jobs
-    /// share, and without it when memory has no room: a trace is of use without it, so no job is refused for it.
-    /// These texts take at most half of the bound, so that they leave room for webhooks and tags.
+    /// One more job of the owner has this trace. Returns it with the copy of its `tracestate` that
+    /// all jobs share, and without it when memory has no room: a trace is of use without it, so no
+    /// job is refused for it. These texts take at most half of the bound, so that they leave room
+    /// for webhooks and tags.
     pub(crate) fn hold_trace(&mut self, key: OwnerKey, trace: TraceContext) -> TraceContext {
         let Some(shared) = trace.state.shared().cloned() else { return trace };
         let owner = self.get(key);
@@ -169,8 +170,8 @@ impl Owners {
         changed
     }
 
-    /// Refuses one more job with these tags when they have no room in memory. They share the bound of
-    /// webhooks.
+    /// Refuses one more job with these tags when they have no room in memory. They share the bound
+    /// of webhooks.
     ///
     /// # Errors
     /// [`StoreFull::HostWebhooks`] and [`StoreFull::OwnerWebhooks`].
@@ -246,7 +247,8 @@ impl Owners {
         self.fit(own, more, all, self.max.webhook_bytes)
     }
 
-    /// Refuses one more waiting job of the owner at the bound of all owners, or at the owner's share.
+    /// Refuses one more waiting job of the owner at the bound of all owners, or at the owner's
+    /// share.
     ///
     /// # Errors
     /// [`StoreFull::HostQueue`] and [`StoreFull::OwnerQueue`].
@@ -262,7 +264,8 @@ impl Owners {
     /// Refuses one more job of the owner at the bounds of waiting jobs and of jobs in memory.
     ///
     /// # Errors
-    /// Those of [`check_waiting`](Self::check_waiting) and [`check_in_memory`](Self::check_in_memory).
+    /// Those of [`check_waiting`](Self::check_waiting) and
+    /// [`check_in_memory`](Self::check_in_memory).
     pub(crate) fn check_new(&self, key: OwnerKey) -> Result<(), StoreFull> {
         self.check_waiting(key)?;
         self.check_in_memory(key)

@@ -1,8 +1,8 @@
-//! The memory of webhooks that wait to be sent: [`Owners`](crate::state::owners::Owners) bounds it, and
-//! [`Outbox`](crate::state::outbox::Outbox) counts it.
+//! The memory of webhooks that wait to be sent: [`Owners`](crate::state::owners::Owners) bounds it,
+//! and [`Outbox`](crate::state::outbox::Outbox) counts it.
 
-/// About the memory of a delivery to a URL of this length, in bytes: 0.7 KB were measured with a URL
-/// of 60 bytes, and 2.9 KB with one of 2,000. Its three attempts take 24 bytes each.
+/// About the memory of a delivery to a URL of this length, in bytes: 0.7 KB were measured with a
+/// URL of 60 bytes, and 2.9 KB with one of 2,000. Its three attempts take 24 bytes each.
 pub(crate) fn delivery_bytes(url_bytes: usize) -> u64 {
     900 + url_bytes as u64
 }

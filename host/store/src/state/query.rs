@@ -1,7 +1,8 @@
-//! Reads of the state: what clients see, what the dispatcher is told, and what the store's threads look at.
+//! Reads of the state: what clients see, what the dispatcher is told, and what the store's threads
+//! look at.
 //!
-//! **Cost.** A call holds the lock for 50 µs at most: a list examines a bounded number of jobs, and continues with
-//! the next call.
+//! **Cost.** A call holds the lock for 50 µs at most: a list examines a bounded number of jobs, and
+//! continues with the next call.
 
 use gristmill_core::id::EndpointId;
 use gristmill_core::job::record::{Demand, JobCounts};
@@ -67,8 +68,9 @@ impl Index {
         Demand { version: endpoint.queue_version.number, jobs, since, claimable }
     }
 
-    /// The queues that have changed since the last call, for the notifications after the lock is released. A
-    /// deleted endpoint's queue is none of them: the next endpoint of its name has a queue of its own.
+    /// The queues that have changed since the last call, for the notifications after the lock is
+    /// released. A deleted endpoint's queue is none of them: the next endpoint of its name has a
+    /// queue of its own.
     pub(crate) fn take_demands(&mut self) -> impl Iterator<Item = (EndpointId, Demand)> + use<> {
         // Usually there is one, which needs no list.
         let first = self.next_demand();
@@ -97,7 +99,8 @@ impl Index {
 }
 
 impl FoundChunks {
-    /// Locations of the visible chunks of a job for `request`: the job's rows, its claim, and the query.
+    /// Locations of the visible chunks of a job for `request`: the job's rows, its claim, and the
+    /// query.
     pub(crate) fn of(job: &Job, request: &ChunkRequest, now: Timestamp) -> Option<Self> {
         let row = job.visible_at(now)?;
         let query = Query {

@@ -1,9 +1,9 @@
-//! Which queues have changed since their last notification. The dispatcher gets each queue as it is now, with a
-//! version, and not what has happened to it: a notification that is late, repeated or lost between two others
-//! does no harm.
+//! Which queues have changed since their last notification. The dispatcher gets each queue as it is
+//! now, with a version, and not what has happened to it: a notification that is late, repeated or
+//! lost between two others does no harm.
 //!
-//! **Bounds.** One entry for each endpoint. **Cost.** A number for each change, and a search in the queue for
-//! each notification.
+//! **Bounds.** One entry for each endpoint. **Cost.** A number for each change, and a search in the
+//! queue for each notification.
 
 use crate::format::EndpointKey;
 

@@ -1,11 +1,13 @@
-//! Messages to several callers that wait on the same threads: one caller gets all of them, and passes the others on.
+//! Messages to several callers that wait on the same threads: one caller gets all of them, and
+//! passes the others on.
 //!
-//! A wake-up by another thread takes the lock of these threads' common queue, and may need a system call. With this,
-//! the thread that sends causes one wake-up, and the caller wakes the others from its own thread.
+//! A wake-up by another thread takes the lock of these threads' common queue, and may need a system
+//! call. With this, the thread that sends causes one wake-up, and the caller wakes the others from
+//! its own thread.
 //!
-//! **Promise.** Every caller gets its message, also if the caller that has those of the others leaves: they are sent
-//! when [`Others`] is dropped. **Cost.** A caller may have to wait until the first one runs, so only callers of the
-//! same priority belong together.
+//! **Promise.** Every caller gets its message, also if the caller that has those of the others
+//! leaves: they are sent when [`Others`] is dropped. **Cost.** A caller may have to wait until the
+//! first one runs, so only callers of the same priority belong together.
 
 use tokio::sync::oneshot;
 

@@ -41,8 +41,8 @@ impl Index {
                 }
             }
             Some(BulkRemoval::Forget { endpoint, before }) => {
-                // From the newest to the oldest: a removed job is in the list until its removal is on
-                // disk.
+                // From the newest to the oldest: a removed job is in the list until its removal is
+                // on disk.
                 let history = self.endpoints.get(&endpoint).map(|endpoint| &endpoint.history);
                 let slice = history.map(|history| history.below(before).rev().take(SLICE));
                 let slice: Vec<_> = slice.into_iter().flatten().collect();
@@ -62,9 +62,9 @@ impl Index {
         }
     }
 
-    /// All jobs in memory of an endpoint that is being deleted are removed. Its archived jobs are deleted by
-    /// the database's thread, which then finds that there are no others: until it has, the endpoint stays,
-    /// also when the last archived job expires or returns to memory meanwhile.
+    /// All jobs in memory of an endpoint that is being deleted are removed. Its archived jobs are
+    /// deleted by the database's thread, which then finds that there are no others: until it has,
+    /// the endpoint stays, also when the last archived job expires or returns to memory meanwhile.
     fn end_of_memory(&mut self, key: EndpointKey) {
         let has_archived = self.endpoints.get(&key).is_some_and(|found| found.archived > 0);
         if let Some(deleting) = self.deleting_endpoints.iter_mut().find(|it| it.key == key) {
@@ -102,8 +102,8 @@ mod tests {
     use crate::format::archived::{ArchivedJob, ArchivedSum};
     use crate::state::owners::Owners;
 
-    /// The last archived jobs may expire after the jobs in memory are removed, and before the tables are
-    /// asked for others.
+    /// The last archived jobs may expire after the jobs in memory are removed, and before the
+    /// tables are asked for others.
     #[test]
     fn a_deletion_ends_although_its_archived_jobs_expire_meanwhile() {
         let mut index = Index::new(Owners::default());

@@ -66,8 +66,8 @@ pub(crate) enum DbRequest {
         ids: Vec<JobId>,
         answer: oneshot::Sender<Result<DeletedArchived, StoreError>>,
     },
-    /// Adds an action on many jobs, or replaces the one with its id. It is on stable storage when it resolves
-    /// with `Ok`.
+    /// Adds an action on many jobs, or replaces the one with its id. It is on stable storage when
+    /// it resolves with `Ok`.
     PutAction { action: Box<JobAction>, answer: oneshot::Sender<Result<(), StoreError>> },
     /// Deletes an action on many jobs.
     DeleteAction { id: JobActionId, answer: oneshot::Sender<Result<(), StoreError>> },

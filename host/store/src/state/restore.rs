@@ -1,5 +1,5 @@
-//! The state of an earlier process: its endpoints, jobs and records are put back as they were read, and what its
-//! end left behind is repaired with the same events as always.
+//! The state of an earlier process: its endpoints, jobs and records are put back as they were read,
+//! and what its end left behind is repaired with the same events as always.
 
 use std::collections::HashMap;
 
@@ -42,14 +42,14 @@ impl Index {
     }
 
     /// The number of an endpoint that may be deleted must not be used again. Until the journal is
-    /// checkpointed, each start repeats the end of the deletion, which would otherwise remove the mark
-    /// of the next endpoint's deletion.
+    /// checkpointed, each start repeats the end of the deletion, which would otherwise remove the
+    /// mark of the next endpoint's deletion.
     pub(crate) fn use_up(&mut self, key: EndpointKey) {
         self.last_endpoint = self.last_endpoint.max(key.0);
     }
 
-    /// Continues a deletion that a crash interrupted. False when the endpoint had no job, or all of them are
-    /// removed.
+    /// Continues a deletion that a crash interrupted. False when the endpoint had no job, or all of
+    /// them are removed.
     pub(crate) fn continue_deletion(&mut self, key: EndpointKey) -> bool {
         self.use_up(key);
         let Some(name) = self.endpoint_name(key) else { return false };
@@ -91,9 +91,9 @@ impl Index {
         }
     }
 
-    /// Adds an idempotency record, unless its endpoint is deleted. Records come oldest first. `owners` has
-    /// the owner of each endpoint of the catalog; other endpoints, of a store that is used without a
-    /// catalog, count as the operator's.
+    /// Adds an idempotency record, unless its endpoint is deleted. Records come oldest first.
+    /// `owners` has the owner of each endpoint of the catalog; other endpoints, of a store that is
+    /// used without a catalog, count as the operator's.
     pub(crate) fn restore_idempotency_record(
         &mut self,
         seq: u64,
@@ -131,8 +131,8 @@ impl Index {
         self.dropped_records_up_to = Some(self.idempotency_index.no_record_up_to(self.last_seq));
     }
 
-    /// Adds a webhook. `of_archived` is the owner of its job if that is archived, and `owners` has the owner
-    /// of each endpoint of the catalog.
+    /// Adds a webhook. `of_archived` is the owner of its job if that is archived, and `owners` has
+    /// the owner of each endpoint of the catalog.
     pub(crate) fn restore_delivery(
         &mut self,
         endpoint: EndpointKey,
@@ -152,8 +152,9 @@ impl Index {
         }
     }
 
-    /// Deletes the row of a webhook whose endpoint is missing. A row can outlive its endpoint, so the endpoint's
-    /// number must not be used again; nor that of the webhook, since a batch deletes rows after it writes others.
+    /// Deletes the row of a webhook whose endpoint is missing. A row can outlive its endpoint, so
+    /// the endpoint's number must not be used again; nor that of the webhook, since a batch deletes
+    /// rows after it writes others.
     pub(crate) fn drop_delivery(&mut self, endpoint: EndpointKey, id: DeliveryId) {
         self.use_up(endpoint);
         self.outbox.use_up(id);

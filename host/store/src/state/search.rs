@@ -1,4 +1,5 @@
-//! Searches for jobs of several endpoints, newest first: the jobs of memory merged with archived rows.
+//! Searches for jobs of several endpoints, newest first: the jobs of memory merged with archived
+//! rows.
 //!
 //! **Bounds.** A call examines a bounded number of jobs under one hold of the lock.
 
@@ -48,7 +49,8 @@ impl Index {
         keys
     }
 
-    /// The archived jobs of all endpoints of a search have numbers less than this one; 0 without archived jobs.
+    /// The archived jobs of all endpoints of a search have numbers less than this one; 0 without
+    /// archived jobs.
     pub(crate) fn archived_below_all(&self, search: &JobSearch) -> u64 {
         search.endpoints.iter().map(|name| self.archived_below(name)).max().unwrap_or(0)
     }

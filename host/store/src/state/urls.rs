@@ -1,17 +1,18 @@
 //! The URLs of webhooks in memory, and the tags of jobs: each different text once for an owner.
 //!
 //! Most jobs of an owner have the same URL, and a URL may have 2,048 bytes. A job holds its URL as
-//! long as its webhook may be sent, and its tags as long as it is in memory; a text is removed with the last
-//! job that holds it.
+//! long as its webhook may be sent, and its tags as long as it is in memory; a text is removed with
+//! the last job that holds it.
 //!
-//! **Bounds.** [`Owners`](crate::state::owners::Owners) bounds the bytes of all URLs. **Cost.** One map lookup when a job with a
-//! webhook is added, and one when it ends; nothing for other jobs.
+//! **Bounds.** [`Owners`](crate::state::owners::Owners) bounds the bytes of all URLs. **Cost.** One
+//! map lookup when a job with a webhook is added, and one when it ends; nothing for other jobs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The URL of a webhook, shared by the jobs of an owner that have the same one
-/// ([`urls`](crate::state::urls)). A thin pointer: most jobs have no webhook, and each has this field.
+/// ([`urls`](crate::state::urls)). A thin pointer: most jobs have no webhook, and each has this
+/// field.
 pub(crate) type Url = Arc<Box<str>>;
 
 /// About the bytes of a URL in memory besides its text.

@@ -1,5 +1,5 @@
-//! The calls about actions on many jobs. They are in the tables only; a running action is written once in a
-//! second.
+//! The calls about actions on many jobs. They are in the tables only; a running action is written
+//! once in a second.
 
 use async_trait::async_trait;
 use gristmill_core::id::JobActionId;

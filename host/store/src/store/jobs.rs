@@ -49,8 +49,8 @@ const LIST_VISITS_MAX: usize = 20;
 
 type FencedAnswer = Result<Fenced, StoreError>;
 
-/// A claimed job whose input is still being read. If the caller's future is dropped meanwhile, it is
-/// released, since no worker would ever run it.
+/// A claimed job whose input is still being read. If the caller's future is dropped meanwhile, it
+/// is released, since no worker would ever run it.
 struct ReleaseOnDrop<'a> {
     store: &'a Store,
     lease: Option<Lease>,
@@ -67,8 +67,9 @@ impl Drop for ReleaseOnDrop<'_> {
 }
 
 impl Store {
-    /// Reads the input of a claimed job that is not in memory; `None` if the job was deleted a moment ago, and
-    /// [`StoreError::Damaged`] if its input is. The job is released if this ends early.
+    /// Reads the input of a claimed job that is not in memory; `None` if the job was deleted a
+    /// moment ago, and [`StoreError::Damaged`] if its input is. The job is released if this ends
+    /// early.
     async fn read_input(&self, job: &Claimed) -> Result<Option<Payload>, StoreError> {
         let mut unclaimed = ReleaseOnDrop { store: self, lease: Some(job.lease) };
         let read = self.read_payload(PayloadKey::Input(job.seq), job.location).await;
@@ -177,14 +178,16 @@ impl JobStore for Store {
                 job.input.take().or_else(|| self.shared.payloads.get(PayloadKey::Input(job.seq)));
             let read = match at_hand {
                 Some(input) => Ok(Some(input)),
-                // Boxed, so that the future of the usual claim stays small: it is copied for each job.
+                // Boxed, so that the future of the usual claim stays small: it is copied for each
+                // job.
                 None => self.read_input(&job).boxed().await,
             };
             match read {
                 Ok(Some(input)) => return Ok(Some(job.into_job(input))),
                 // A job without input was deleted a moment ago; its lease is stale.
                 Ok(None) => {}
-                // The job can never run. If it were released, a worker would claim it again at once.
+                // The job can never run. If it were released, a worker would claim it again at
+                // once.
                 Err(StoreError::Damaged(_)) => {
                     let outcome =
                         Outcome::Failed("the stored input of the job is damaged".to_owned());
@@ -302,8 +305,8 @@ impl JobStore for Store {
                 answer(on_disk).await?;
                 return Ok(status);
             }
-            // An archived job has ended, and keeps its status. A job that has left the tables meanwhile is
-            // decided in memory.
+            // An archived job has ended, and keeps its status. A job that has left the tables
+            // meanwhile is decided in memory.
             match self.status(endpoint, id).await? {
                 Some(status) if status.is_final() => return Ok(Some(status)),
                 found => is_absent = found.is_none(),

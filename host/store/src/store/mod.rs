@@ -77,7 +77,8 @@ pub struct Store {
 impl Store {
     /// Opens the store in `dir`, which is created if it does not exist, and repairs the state after
     /// an end without [`close`](gristmill_core::store::JobStore::close). Blocks; takes about two
-    /// seconds for a million jobs that are not archived, and reads the whole database after such an end.
+    /// seconds for a million jobs that are not archived, and reads the whole database after such an
+    /// end.
     ///
     /// # Errors
     /// [`OpenError`] names the reason, such as that another process uses the directory.
@@ -288,14 +289,14 @@ impl Store {
         self.shared.read(|index, _| index.endpoints_with_jobs())
     }
 
-    /// Gives back space of the disk in the background, if it is nearly full: deleted data leaves the
-    /// journal and the tables. To be called after each measurement of a nearly full disk.
+    /// Gives back space of the disk in the background, if it is nearly full: deleted data leaves
+    /// the journal and the tables. To be called after each measurement of a nearly full disk.
     pub fn give_back_space(&self) {
         self.shared.wake_medium();
     }
 
-    /// Reserves room for bytes of a running job, and waits while the disk does not `admit` them: the
-    /// rest of the reserve is for cancels, deletes and expiry, which make room. They would wait
+    /// Reserves room for bytes of a running job, and waits while the disk does not `admit` them:
+    /// the rest of the reserve is for cancels, deletes and expiry, which make room. They would wait
     /// behind a write that found no space. `None` when the lease is not the current one.
     async fn reserve_for(
         &self,
@@ -363,8 +364,8 @@ impl Store {
         }
     }
 
-    /// Reads a job, in memory or in its archived row. `look` returns `None` for a job that the caller may
-    /// not see.
+    /// Reads a job, in memory or in its archived row. `look` returns `None` for a job that the
+    /// caller may not see.
     async fn look<T>(
         &self,
         id: JobId,
@@ -433,8 +434,8 @@ impl Store {
         }
     }
 
-    /// The number of ended jobs that have left memory: their rows in the tables are all that the store has
-    /// of them.
+    /// The number of ended jobs that have left memory: their rows in the tables are all that the
+    /// store has of them.
     pub fn archived_jobs(&self) -> u64 {
         self.shared.index().archived_jobs()
     }
@@ -458,8 +459,8 @@ impl Store {
         .await
     }
 
-    /// Decides an event after which a running job waits again; the receiver resolves when it, or the change
-    /// that won the race, is on disk.
+    /// Decides an event after which a running job waits again; the receiver resolves when it, or
+    /// the change that won the race, is on disk.
     fn requeue_now(
         &self,
         lease: Lease,

@@ -47,23 +47,23 @@ pub struct TakenOver {
 /// Why a host has not become active.
 #[derive(Debug)]
 pub enum NotTaken {
-    /// The active host works or another host was faster, so without a reason; or the database does not work at
-    /// present: look again.
+    /// The active host works or another host was faster, so without a reason; or the database does
+    /// not work at present: look again.
     LookAgain(Box<Candidate>, Option<String>),
-    /// The clock is far from the newest time that a host has recorded ([`OpenError::ClockJumped`]), and nothing was
-    /// changed: look again when the clock is known to be right.
+    /// The clock is far from the newest time that a host has recorded ([`OpenError::ClockJumped`]),
+    /// and nothing was changed: look again when the clock is known to be right.
     ClockJumped(Box<Candidate>, OpenError),
     /// The database, or this host, needs attention.
     Failed(OpenError),
 }
 
 impl Store {
-    /// Opens the store in the database at `url`, makes or upgrades its tables, and ends the session of the
-    /// host that had it open before, unless that host is connected. Blocks; takes some seconds for a
-    /// million jobs.
+    /// Opens the store in the database at `url`, makes or upgrades its tables, and ends the session
+    /// of the host that had it open before, unless that host is connected. Blocks; takes some
+    /// seconds for a million jobs.
     ///
-    /// `settings.secrets_key` names the file with the key of the stored secrets, which all hosts of a
-    /// database share; the first one creates it.
+    /// `settings.secrets_key` names the file with the key of the stored secrets, which all hosts of
+    /// a database share; the first one creates it.
     ///
     /// # Errors
     /// [`OpenError`] names the reason, such as that another host has the database open.
@@ -87,12 +87,13 @@ impl Store {
         })
     }
 
-    /// Takes a database over: begins a session, which ends that of the host before, and reads the jobs.
-    /// Other hosts reach this one at `address`. Blocks, as above.
+    /// Takes a database over: begins a session, which ends that of the host before, and reads the
+    /// jobs. Other hosts reach this one at `address`. Blocks, as above.
     ///
-    /// With `settings.clock_jump_max_ms` the clock may differ from that of the database by so much at most. The two may
-    /// be one clock, which is wrong: unless `settings.is_clock_synchronised`, the clock is also compared with the last
-    /// sign of life of the host before. If it is ahead of that, the rows of all jobs are read once more.
+    /// With `settings.clock_jump_max_ms` the clock may differ from that of the database by so much
+    /// at most. The two may be one clock, which is wrong: unless `settings.is_clock_synchronised`,
+    /// the clock is also compared with the last sign of life of the host before. If it is ahead of
+    /// that, the rows of all jobs are read once more.
     ///
     /// # Errors
     /// [`NotTaken`] says whether to look again.
@@ -118,7 +119,8 @@ impl Store {
         let opened =
             candidate.begin(vacancy, address).map_err(|(candidate, reason)| match reason {
                 NotBegun::InUse => NotTaken::LookAgain(candidate, None),
-                // A full disk of the database refuses what a new session writes; it is not this host's fault.
+                // A full disk of the database refuses what a new session writes; it is not this
+                // host's fault.
                 NotBegun::Failed(
                     error @ (DatabaseError::Unavailable(_) | DatabaseError::NoSpace(_)),
                 ) => NotTaken::LookAgain(candidate, Some(error.to_string())),
@@ -163,8 +165,8 @@ impl Store {
     }
 }
 
-/// Compares the clock with that of the database, and with the last sign of life of the host before. This must precede
-/// the begin of a session, which deletes the sign of life.
+/// Compares the clock with that of the database, and with the last sign of life of the host before.
+/// This must precede the begin of a session, which deletes the sign of life.
 fn check_clock(
     candidate: &mut Candidate,
     clock: &dyn Clock,

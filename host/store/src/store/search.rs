@@ -1,7 +1,8 @@
 //! Searches for jobs, page by page.
 //!
-//! **Bounds.** A page takes at most [`VISITS_MAX`] looks at memory of a thousand jobs each, and [`QUESTIONS_MAX`]
-//! at the tables; then it ends, with the position at which the next page begins. **Cost.** Some milliseconds.
+//! **Bounds.** A page takes at most [`VISITS_MAX`] looks at memory of a thousand jobs each, and
+//! [`QUESTIONS_MAX`] at the tables; then it ends, with the position at which the next page begins.
+//! **Cost.** Some milliseconds.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

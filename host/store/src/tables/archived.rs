@@ -1,9 +1,9 @@
-//! Archived jobs: ended jobs whose rows are all that the store has of them. Memory has neither the job nor
-//! an entry in an index.
+//! Archived jobs: ended jobs whose rows are all that the store has of them. Memory has neither the
+//! job nor an entry in an index.
 //!
-//! The mark of a row and the sums over all marked rows change in the same transaction, so that a start
-//! reads only the sums. Each lookup uses an index of the marked rows: by id, by endpoint and status, or by
-//! the time of deletion.
+//! The mark of a row and the sums over all marked rows change in the same transaction, so that a
+//! start reads only the sums. Each lookup uses an index of the marked rows: by id, by endpoint and
+//! status, or by the time of deletion.
 //!
 //! **Cost.** About 10 µs to mark a row, to remove the mark, or to find a row.
 
@@ -21,15 +21,16 @@ use crate::format::status_code;
 use crate::tables::sql::{integer, invalid};
 use crate::tables::{chunks, found_by, jobs, payloads};
 
-/// The bytes of a row as [`ArchivedJob::kept`] counts them. Status codes 3 and 5 are FAILED and TIMED_OUT, which
-/// keep their inputs.
+/// The bytes of a row as [`ArchivedJob::kept`] counts them. Status codes 3 and 5 are FAILED and
+/// TIMED_OUT, which keep their inputs.
 macro_rules! kept {
     () => {
         "result_bytes + CASE WHEN state IN (3, 5) THEN input_bytes ELSE 0 END + coalesce(octet_length(tags), 0)"
     };
 }
 
-/// A query of the columns that a deletion needs, in the order in which [`Deletable::read`] takes them.
+/// A query of the columns that a deletion needs, in the order in which [`Deletable::read`] takes
+/// them.
 macro_rules! select_deletable {
     ($rest:literal) => {
         concat!(
@@ -206,8 +207,8 @@ const SELECT_DELETABLE_BY_ID: &str = select_deletable!("WHERE id = ?1 AND archiv
 const SELECT_OLDEST: &str = "SELECT seq FROM job WHERE archived = 1 AND endpoint = ?1 AND state = ?2 \
      ORDER BY seq LIMIT ?3";
 
-/// An archived row that is to be deleted. A damaged row is deleted as well: otherwise one such row would
-/// stop each deletion that meets it.
+/// An archived row that is to be deleted. A damaged row is deleted as well: otherwise one such row
+/// would stop each deletion that meets it.
 #[derive(Debug)]
 pub(crate) struct Deletable {
     pub(crate) seq: u64,
@@ -242,7 +243,8 @@ impl Deletable {
     }
 }
 
-/// Up to `count_max` archived rows whose jobs are to be deleted at `now` or before, the earliest first.
+/// Up to `count_max` archived rows whose jobs are to be deleted at `now` or before, the earliest
+/// first.
 pub(crate) fn due(db: &Connection, now: u64, count_max: usize) -> rusqlite::Result<Vec<Deletable>> {
     let mut statement = db.prepare_cached(SELECT_DUE)?;
     let params = params![integer(now), integer(count_max as u64)];
@@ -265,7 +267,8 @@ pub(crate) fn deletable(db: &Connection, id: JobId) -> rusqlite::Result<Option<D
     one(db, SELECT_DELETABLE_BY_ID, [&id.to_bytes()[..]], Deletable::read)
 }
 
-/// Up to `count_max` archived rows of an endpoint, those with the smallest numbers in ascending order.
+/// Up to `count_max` archived rows of an endpoint, those with the smallest numbers in ascending
+/// order.
 pub(crate) fn oldest_of_endpoint(
     db: &Connection,
     endpoint: EndpointKey,

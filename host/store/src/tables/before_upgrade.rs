@@ -1,13 +1,14 @@
-//! The way back from an upgrade: a copy of the tables and the journal, made before an upgrade changes
-//! anything.
+//! The way back from an upgrade: a copy of the tables and the journal, made before an upgrade
+//! changes anything.
 //!
 //! The copy is the directory [`SchemaUpgrade::copy`] in the data directory, with the files' names
 //! there. It is on stable storage, and complete, as soon as it has this name. The operator removes
 //! it. A start that is interrupted before the upgrade leaves a directory of the old version, so the
 //! next start makes the copy again.
 //!
-//! **Bounds.** The copy is as large as the tables and the journal: a directory without room for it, and for
-//! what the upgrade adds to the tables, is refused. **Cost.** Reading and writing these files once.
+//! **Bounds.** The copy is as large as the tables and the journal: a directory without room for it,
+//! and for what the upgrade adds to the tables, is refused. **Cost.** Reading and writing these
+//! files once.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read};
@@ -26,8 +27,8 @@ use crate::tables::frozen::{FrozenFile, OpenFile};
 /// Bytes that stay free besides the copy, for small changes of the tables.
 const SPARE_BYTES: u64 = 4 << 20;
 
-/// The upgrade itself may take this part of the tables' size: an index of all jobs, in the tables and in their
-/// write-ahead log.
+/// The upgrade itself may take this part of the tables' size: an index of all jobs, in the tables
+/// and in their write-ahead log.
 const GROWTH_DIVISOR: u64 = 8;
 
 /// Bytes of one write.

@@ -50,14 +50,15 @@ const CHECKPOINT_PAGES_TIGHT: u64 = 500;
 const PAGE_BYTES: u64 = 8 << 10;
 
 /// Pages in the write-ahead log at which a copy of the file is aborted (4 GiB), so that a slow copy
-/// does not fill the disk. Fewer on a smaller disk: the pages are written to the file afterwards, so
-/// the disk must have as much space above its reserve as the log has taken.
+/// does not fill the disk. Fewer on a smaller disk: the pages are written to the file afterwards,
+/// so the disk must have as much space above its reserve as the log has taken.
 const FROZEN_PAGES_MAX: u64 = 512 << 10;
 
 /// Pages that are returned to the file system in one step (8 MiB).
 const VACUUM_PAGES: i64 = 1_024;
 
-/// The same while the disk is nearly full (512 KiB): a step is written to the write-ahead log first.
+/// The same while the disk is nearly full (512 KiB): a step is written to the write-ahead log
+/// first.
 const VACUUM_PAGES_TIGHT: i64 = 64;
 
 /// Oldest SQLite without a known way to lose data in WAL mode.
@@ -188,8 +189,8 @@ impl Db {
         self.disk_space = disk_space;
     }
 
-    /// Brings a file of an older version to the newest one, durably. To be called once the journal is
-    /// open: until then a start that fails must leave a directory of the old version.
+    /// Brings a file of an older version to the newest one, durably. To be called once the journal
+    /// is open: until then a start that fails must leave a directory of the old version.
     pub(crate) fn upgrade(&mut self) -> rusqlite::Result<Option<SchemaUpgrade>> {
         let Some(upgrade) = self.upgrade else { return Ok(None) };
         self.connection.pragma_update(None, "synchronous", "FULL")?;
@@ -227,9 +228,9 @@ impl Db {
         written
     }
 
-    /// Returns a write that exceeded a quota as one that found no space: SQLite reports it as a failed
-    /// write, with the error number of the system. Nothing else differs: both end the transaction, and
-    /// leave the file as it was.
+    /// Returns a write that exceeded a quota as one that found no space: SQLite reports it as a
+    /// failed write, with the error number of the system. Nothing else differs: both end the
+    /// transaction, and leave the file as it was.
     fn with_quota<T>(&self, written: rusqlite::Result<T>) -> rusqlite::Result<T> {
         written.map_err(|error| match &error {
             rusqlite::Error::SqliteFailure(failed, _)
@@ -430,8 +431,8 @@ impl Db {
     }
 }
 
-/// Refuses to make a new store in a directory that has handlers, or the copy of an upgrade: its tables were moved, and a
-/// host without records deletes all handlers.
+/// Refuses to make a new store in a directory that has handlers, or the copy of an upgrade: its
+/// tables were moved, and a host without records deletes all handlers.
 pub(crate) fn refuse_remains(dir: &Path) -> Result<(), OpenError> {
     let in_dir = |source| OpenError::Directory { dir: dir.to_owned(), source };
     let is_handler = |name: &Path| name.extension().is_some_and(|it| it == "wasm");
@@ -447,7 +448,8 @@ pub(crate) fn refuse_remains(dir: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// The path of the first entry of a directory whose name is wanted; `None` when there is no such directory.
+/// The path of the first entry of a directory whose name is wanted; `None` when there is no such
+/// directory.
 fn find_in(dir: &Path, is_wanted: impl Fn(&Path) -> bool) -> io::Result<Option<PathBuf>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -531,8 +533,8 @@ pub(crate) fn identify(
     }
 }
 
-/// Reads the file's row that describes it, and checks that `seal` has the key of its secrets. Returns
-/// the shard, whether the file was closed in order, and the word of the key.
+/// Reads the file's row that describes it, and checks that `seal` has the key of its secrets.
+/// Returns the shard, whether the file was closed in order, and the word of the key.
 fn read_meta(db: &Connection, seal: &Seal) -> Result<(ShardId, bool, Word), OpenError> {
     let sql = "SELECT shard, is_clean, sealed FROM meta";
     let (shard, was_clean, sealed): (_, _, Vec<u8>) =

@@ -116,8 +116,8 @@ pub(crate) fn load(
     })
 }
 
-/// Passes the number of every row to `take`, with the content of the row or its error. `name` returns
-/// the name of an endpoint.
+/// Passes the number of every row to `take`, with the content of the row or its error. `name`
+/// returns the name of an endpoint.
 pub(crate) fn each(
     db: &Connection,
     name: impl Fn(EndpointKey) -> Option<EndpointId>,

@@ -11,7 +11,8 @@ use crate::tables::sql::{each_row, invalid};
 /// The number, the name and the counts of an endpoint.
 type Found = (EndpointKey, EndpointId, JobCounts);
 
-/// Passes the number of every row to `take`, in ascending order, with the content of the row or its error.
+/// Passes the number of every row to `take`, in ascending order, with the content of the row or its
+/// error.
 pub(crate) fn each(
     db: &Connection,
     take: impl FnMut(i64, rusqlite::Result<Found>) -> rusqlite::Result<()>,

@@ -1,16 +1,18 @@
 //! How archived jobs are found by tag and by time.
 //!
-//! `job_tag` has a row for each tag of an archived job: the number of the endpoint, a hash of the tag, and the
-//! number of the job. A tag may have 320 bytes, and its hash has 8. Two tags with one hash only make a search
-//! read a row in vain: each row that is found is compared with the whole filter.
+//! `job_tag` has a row for each tag of an archived job: the number of the endpoint, a hash of the
+//! tag, and the number of the job. A tag may have 320 bytes, and its hash has 8. Two tags with one
+//! hash only make a search read a row in vain: each row that is found is compared with the whole
+//! filter.
 //!
-//! `archived_time` has the times of submission of each [`BLOCK`] of numbers of jobs: the earliest and the
-//! latest. The numbers are in the order of submission, and the times nearly so: the wall clock may go back.
-//! These bounds hold even then, and take one row for many jobs. They may be wider than needed, once jobs are
-//! deleted.
+//! `archived_time` has the times of submission of each [`BLOCK`] of numbers of jobs: the earliest
+//! and the latest. The numbers are in the order of submission, and the times nearly so: the wall
+//! clock may go back. These bounds hold even then, and take one row for many jobs. They may be
+//! wider than needed, once jobs are deleted.
 //!
-//! **Cost.** Some 5 µs for each tag when a job is archived, deleted or put back into memory, and some 20 bytes
-//! on disk. Nothing for jobs without tags, except the bounds of time: one row for each transaction.
+//! **Cost.** Some 5 µs for each tag when a job is archived, deleted or put back into memory, and
+//! some 20 bytes on disk. Nothing for jobs without tags, except the bounds of time: one row for
+//! each transaction.
 
 use std::collections::BTreeMap;
 
@@ -131,8 +133,8 @@ pub(crate) fn wrong_times(db: &Connection) -> rusqlite::Result<u64> {
     db.query_row(sql, (), |row| row.get::<_, i64>(0)).map(i64::unsigned_abs)
 }
 
-/// Passes the endpoint, the hash and the job of each tag of an archived row to `each`. Damaged tags are left
-/// out: their job cannot be read either.
+/// Passes the endpoint, the hash and the job of each tag of an archived row to `each`. Damaged tags
+/// are left out: their job cannot be read either.
 fn each_tag(
     db: &Connection,
     mut each: impl FnMut(u32, i64, i64) -> rusqlite::Result<()>,

@@ -58,7 +58,8 @@ pub(crate) fn load(
     })
 }
 
-/// Passes the number of every row to `take`, oldest first, with the content of the row or its error.
+/// Passes the number of every row to `take`, oldest first, with the content of the row or its
+/// error.
 pub(crate) fn each(
     db: &Connection,
     take: impl FnMut(i64, rusqlite::Result<Found>) -> rusqlite::Result<()>,

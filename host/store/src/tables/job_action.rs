@@ -1,6 +1,7 @@
 //! Actions on many jobs, as JSON. The table is read once by each process.
 //!
-//! **Bounds.** Some hundred bytes to 130 KiB for each action; the control plane bounds their number.
+//! **Bounds.** Some hundred bytes to 130 KiB for each action; the control plane bounds their
+//! number.
 
 use gristmill_core::id::JobActionId;
 use gristmill_core::job::action::JobAction;

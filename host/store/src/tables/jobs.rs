@@ -49,10 +49,11 @@ const UPDATE: &str = "UPDATE job SET state = ?2, claim = ?3, crashes = ?4, retri
 /// Values of a new row that its frame lacks, or has otherwise than memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counted {
-    /// Bytes of the input as memory counts them. The same number is counted once the job is archived.
+    /// Bytes of the input as memory counts them. The same number is counted once the job is
+    /// archived.
     pub(crate) input_bytes: u32,
-    /// When the job is deleted. Only an archived row needs it, and without the place for it a row would
-    /// grow when it is archived.
+    /// When the job is deleted. Only an archived row needs it, and without the place for it a row
+    /// would grow when it is archived.
     pub(crate) purge_at: Option<u64>,
 }
 

@@ -1,8 +1,8 @@
-//! The tables: all SQL of a running store. They have the data that outlives the journal's segments, the catalog
-//! and the usage.
+//! The tables: all SQL of a running store. They have the data that outlives the journal's segments,
+//! the catalog and the usage.
 //!
-//! A table has one module. Rows are read and written as [records](crate::format); the tables do not know the
-//! state in memory.
+//! A table has one module. Rows are read and written as [records](crate::format); the tables do not
+//! know the state in memory.
 
 pub(crate) mod archived;
 pub(crate) mod before_upgrade;

@@ -1,5 +1,6 @@
-//! Inputs and outputs in the tables. They were in the journal first, where large ones stay. Small ones that
-//! outlive their segment become separate rows, so that a change of state does not rewrite them.
+//! Inputs and outputs in the tables. They were in the journal first, where large ones stay. Small
+//! ones that outlive their segment become separate rows, so that a change of state does not rewrite
+//! them.
 
 use gristmill_core::job::payload::Json;
 use rusqlite::types::Type;

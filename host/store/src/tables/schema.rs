@@ -1,33 +1,35 @@
 //! The tables, and their versions.
 //!
 //! A version is a file in `migrations/` that leads to it from the version before, so a new file has
-//! the tables by all of them in turn. The header of the file (`user_version`) has its version, which
-//! also counts changes of the journal's frames. A host reads the versions of its [`Schema`], and
-//! upgrades a directory of an older one when it opens it. `check`, `repair` and `import` read such a
-//! directory as it is.
+//! the tables by all of them in turn. The header of the file (`user_version`) has its version,
+//! which also counts changes of the journal's frames. A host reads the versions of its [`Schema`],
+//! and upgrades a directory of an older one when it opens it. `check`, `repair` and `import` read
+//! such a directory as it is.
 //!
 //! Tables are keyed by a growing number, so that every insertion is at their end. Only `job` has
-//! secondary indexes: of the rows that memory has, which one scan reads when the store is opened, and of
-//! the archived rows, which are looked up one by one. All other lookups happen in memory.
+//! secondary indexes: of the rows that memory has, which one scan reads when the store is opened,
+//! and of the archived rows, which are looked up one by one. All other lookups happen in memory.
 //!
-//! * `meta`: one row. `shard` is that in the ids of jobs; `sealed` is a text that only the right key
-//!   decrypts; `is_clean` is 1 only between an orderly close and the next start; `checkpointed` is
-//!   the last segment of the journal that is checkpointed; `journal_last` is a segment that exists,
-//!   the newest one when it was recorded, and 0 before the first start has ended its repair;
-//!   `journal_end` is its end, between an orderly close and the next start; `seen_at` is the newest
-//!   time that the host has recorded; `starts` is the
+//! * `meta`: one row. `shard` is that in the ids of jobs; `sealed` is a text that only the right
+//!   key decrypts; `is_clean` is 1 only between an orderly close and the next start; `checkpointed`
+//!   is the last segment of the journal that is checkpointed; `journal_last` is a segment that
+//!   exists, the newest one when it was recorded, and 0 before the first start has ended its
+//!   repair; `journal_end` is its end, between an orderly close and the next start; `seen_at` is
+//!   the newest time that the host has recorded; `starts` is the
 //!   [epoch](gristmill_core::job::record::StoreEpoch).
 //! * `endpoint`: endpoints that had jobs, with their counts over their whole life.
-//! * `job`: one row for each job. State codes are those of `format::status_code`; times are milliseconds since the
-//!   Unix epoch. The columns up to `trace` never change. `result_bytes`
+//! * `job`: one row for each job. State codes are those of `format::status_code`; times are
+//!   milliseconds since the Unix epoch. The columns up to `trace` never change. `result_bytes`
 //!   counts the output and the chunks of the last attempt. `queued_at` is null for a job that was
 //!   queued only once, by its submission. `past` has the attempts before the last one, and the
-//!   usage of all, in the encoding of `format/past.rs`; null without both. `archived` is 1 when memory does not have the job
-//!   any more; then `purge_at` is the time of its deletion, and `delivered` the number of chunks that a client
-//!   has read, null without a reader. In other rows both mean nothing.
-//!   `tags` has the lines of [`Tags`](gristmill_core::job::tags::Tags); null without one.
+//!   usage of all, in the encoding of `format/past.rs`; null without both. `archived` is 1 when
+//!   memory does not have the job any more; then `purge_at` is the time of its deletion, and
+//!   `delivered` the number of chunks that a client has read, null without a reader. In other rows
+//!   both mean nothing. `tags` has the lines of [`Tags`](gristmill_core::job::tags::Tags); null
+//!   without one.
 //! * `job_tag`, `archived_time`: by which archived jobs are found: see `found_by.rs`.
-//! * `archived`: the number of archived jobs and their bytes, by endpoint and owner: see `archived.rs`.
+//! * `archived`: the number of archived jobs and their bytes, by endpoint and owner: see
+//!   `archived.rs`.
 //! * `input`, `output`: payloads, apart from `job` so that a change of state stays small. A job
 //!   that can never run again has no input. `s3` is encrypted JSON. If a FAILED job's row has only
 //!   the beginning of its error, its output has the whole error.
@@ -94,8 +96,8 @@ pub(crate) fn create(db: &mut Connection) -> rusqlite::Result<()> {
     migrate(db, &Schema::PRODUCT, 0)
 }
 
-/// Brings the tables from the version `from` to the newest one in one transaction; 0 is a file without
-/// tables.
+/// Brings the tables from the version `from` to the newest one in one transaction; 0 is a file
+/// without tables.
 ///
 /// # Errors
 /// When the file cannot be written. The tables have the version `from` still.

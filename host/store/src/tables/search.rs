@@ -1,8 +1,9 @@
-//! Searches among archived jobs. An index by tag, by endpoint and status, by id or by time proposes numbers of
-//! jobs, the greatest first; whether a job matches is decided when its row is read.
+//! Searches among archived jobs. An index by tag, by endpoint and status, by id or by time proposes
+//! numbers of jobs, the greatest first; whether a job matches is decided when its row is read.
 //!
-//! **Bounds.** A search proposes a bounded number of jobs, and takes a bounded number of steps between them; then
-//! it states how far it has come. **Cost.** Some 5 µs for the first step in an index, and 1 µs for each further one.
+//! **Bounds.** A search proposes a bounded number of jobs, and takes a bounded number of steps
+//! between them; then it states how far it has come. **Cost.** Some 5 µs for the first step in an
+//! index, and 1 µs for each further one.
 
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::hash::BuildHasher;
@@ -21,7 +22,8 @@ use crate::tables::sql::integer;
 /// Most steps of one search in the indexes, or rows whose endpoint and status are looked at.
 const STEPS_MAX: usize = 2_000;
 
-/// Most lists of an endpoint and a status that are merged. With more of them, the rows are read in their order.
+/// Most lists of an endpoint and a status that are merged. With more of them, the rows are read in
+/// their order.
 const LISTS_MAX: usize = 256;
 
 /// Most endpoints whose lists of a tag are merged.
@@ -33,8 +35,8 @@ const IDS_MAX: usize = 4_096;
 /// Numbers of jobs that a list reads at one time.
 const READ_MAX: usize = 64;
 
-/// The numbers of archived jobs that may match, the greatest first, and the number down to which there are no
-/// others.
+/// The numbers of archived jobs that may match, the greatest first, and the number down to which
+/// there are no others.
 pub(crate) type Proposed = (Vec<u64>, u64);
 
 /// Up to `count_max` numbers below `before` of archived jobs of these endpoints.
@@ -147,8 +149,8 @@ fn rows_in_order<S: BuildHasher>(
     Ok((numbers, if steps == STEPS_MAX { last } else { down_to }))
 }
 
-/// The numbers of the archived jobs whose ids begin with this text; `None` when they are too many, or when the
-/// text says nothing about the order of ids.
+/// The numbers of the archived jobs whose ids begin with this text; `None` when they are too many,
+/// or when the text says nothing about the order of ids.
 fn numbers_of_ids(db: &Connection, prefix: &str) -> rusqlite::Result<Option<Vec<u64>>> {
     let text = JobId::without_submission(prefix);
     // The bytes of an id are those of its UUID, and then others.
@@ -181,8 +183,8 @@ impl Source {
         Self(lists.into_iter().map(List::new).collect())
     }
 
-    /// The next position below `before`: a number that is in all lists, or, with `false`, one above the next
-    /// number that may be. `None`: there are no more.
+    /// The next position below `before`: a number that is in all lists, or, with `false`, one above
+    /// the next number that may be. `None`: there are no more.
     fn step(&mut self, db: &Connection, before: u64) -> rusqlite::Result<Option<(u64, bool)>> {
         let Some((first, others)) = self.0.split_first_mut() else { return Ok(None) };
         let Some(number) = first.below(db, before)? else { return Ok(None) };
@@ -236,8 +238,8 @@ impl List {
     }
 }
 
-/// The greatest numbers of archived jobs of an endpoint with this tag below `before`, at most `count_max` of
-/// them, the greatest first.
+/// The greatest numbers of archived jobs of an endpoint with this tag below `before`, at most
+/// `count_max` of them, the greatest first.
 pub(crate) fn numbers_of_tag(
     db: &Connection,
     endpoint: EndpointKey,
@@ -256,9 +258,9 @@ pub(crate) fn numbers_of_tag(
 const NUMBERS_OF_TAG: &str = "SELECT seq FROM job_tag WHERE endpoint = ?1 AND tag = ?2 AND seq < ?3 \
                               ORDER BY seq DESC LIMIT ?4";
 
-/// The next numbers of archived jobs that may have been submitted in a range of time: from the second number
-/// of the answer up to the first one, exclusive, which is `before` at most. `None`: there are none below
-/// `before`.
+/// The next numbers of archived jobs that may have been submitted in a range of time: from the
+/// second number of the answer up to the first one, exclusive, which is `before` at most. `None`:
+/// there are none below `before`.
 pub(crate) fn numbers_of_time(
     db: &Connection,
     (from, until): (u64, u64),

@@ -25,8 +25,8 @@ pub(crate) fn invalid(
     rusqlite::Error::FromSqlConversionFailure(column, kind, error.into())
 }
 
-/// Separates the error of one row, whose values are invalid, from an error of the file that is written:
-/// the outer error.
+/// Separates the error of one row, whose values are invalid, from an error of the file that is
+/// written: the outer error.
 pub(crate) fn of_row<T>(result: rusqlite::Result<T>) -> rusqlite::Result<rusqlite::Result<T>> {
     let is_of_file = |error: &rusqlite::Error| {
         let of_row = [ErrorCode::ConstraintViolation, ErrorCode::TypeMismatch, ErrorCode::TooBig];
@@ -38,8 +38,8 @@ pub(crate) fn of_row<T>(result: rusqlite::Result<T>) -> rusqlite::Result<rusqlit
     }
 }
 
-/// Passes the first column of every row of a query, a number, to `take`, with what `read` makes of the row, or
-/// its error.
+/// Passes the first column of every row of a query, a number, to `take`, with what `read` makes of
+/// the row, or its error.
 pub(crate) fn each_row<T>(
     db: &Connection,
     sql: &str,

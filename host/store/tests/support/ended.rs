@@ -20,7 +20,8 @@ pub(crate) async fn ended(t: &OnDisk, new: NewJob, outcome: Outcome) -> JobId {
     id
 }
 
-/// Waits until so many jobs have left memory: changes of another endpoint end the segment that they are in.
+/// Waits until so many jobs have left memory: changes of another endpoint end the segment that they
+/// are in.
 pub(crate) async fn until_archived(t: &OnDisk, count: u64) {
     for _ in 0..10_000 {
         if t.store().archived_jobs() >= count {

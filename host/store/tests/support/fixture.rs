@@ -106,9 +106,9 @@ impl Fixture {
     }
 }
 
-/// Makes six tests of each function that takes a [`Fixture`]: with the model, with the engine over each
-/// medium, with a journal that is checkpointed all the time, and with one whose ended jobs also leave memory
-/// at once.
+/// Makes six tests of each function that takes a [`Fixture`]: with the model, with the engine over
+/// each medium, with a journal that is checkpointed all the time, and with one whose ended jobs
+/// also leave memory at once.
 macro_rules! contract {
     ($($name:ident),* $(,)?) => {
         mod model {

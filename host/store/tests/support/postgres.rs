@@ -1,7 +1,7 @@
 //! A PostgreSQL server for the tests of one program, and a database for each test.
 //!
-//! The server runs as an ordinary user, with `fsync` on, below a temporary directory, and ends with the
-//! program. `GRISTMILL_WITHOUT_POSTGRES=1` skips the tests on machines without PostgreSQL.
+//! The server runs as an ordinary user, with `fsync` on, below a temporary directory, and ends with
+//! the program. `GRISTMILL_WITHOUT_POSTGRES=1` skips the tests on machines without PostgreSQL.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,8 @@ use tempfile::TempDir;
 const SETTINGS: &str = "listen_addresses = ''\nfsync = on\nsynchronous_commit = on\nmax_connections = 200\n\
     shared_buffers = 32MB\nautovacuum_naptime = 5s\n";
 
-/// The beginning of the names of the servers' directories, before the number of the program's process.
+/// The beginning of the names of the servers' directories, before the number of the program's
+/// process.
 const PREFIX: &str = "gristmill-postgres-";
 
 /// The directory of the server that most tests share.
@@ -169,7 +170,8 @@ impl Server {
         Self::spawn_with(|_| String::new())
     }
 
-    /// `prepare` may write files to the directory of its data, and returns further lines of its settings.
+    /// `prepare` may write files to the directory of its data, and returns further lines of its
+    /// settings.
     pub(crate) fn spawn_with(prepare: impl FnOnce(&Path) -> String) -> Self {
         Self::spawn_in(directory(), prepare)
     }

@@ -1,5 +1,5 @@
-//! A proxy in front of a PostgreSQL server, which loses connections as a network does: the client's side
-//! ends, and the server does not notice.
+//! A proxy in front of a PostgreSQL server, which loses connections as a network does: the client's
+//! side ends, and the server does not notice.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -44,8 +44,8 @@ impl Proxy {
         self.directory.path()
     }
 
-    /// Ends the client's side of the open connection on which the client has sent this text. On a slow
-    /// machine the client may have given an earlier one up.
+    /// Ends the client's side of the open connection on which the client has sent this text. On a
+    /// slow machine the client may have given an earlier one up.
     pub(crate) fn cut(&self, text: &[u8]) {
         let connections = self.connections.lock();
         let has_sent =

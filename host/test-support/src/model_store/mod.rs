@@ -1,5 +1,5 @@
-//! A store without a disk, with rules of its own: the reference for tests of the durable store, and a quick
-//! substitute for it in tests of other crates.
+//! A store without a disk, with rules of its own: the reference for tests of the durable store, and
+//! a quick substitute for it in tests of other crates.
 //!
 //! One lock, ordered maps, simple code. All changes are visible at once and lost at the end.
 

@@ -1,7 +1,8 @@
-//! The webhooks of a [`ModelStore`](super::ModelStore): one list, which each call examines as a whole.
+//! The webhooks of a [`ModelStore`](super::ModelStore): one list, which each call examines as a
+//! whole.
 //!
-//! An attempt belongs to the owner, then to the endpoint, then to the receiver with the fewest attempts
-//! under way; among equals to the one whose last turn is the longest ago.
+//! An attempt belongs to the owner, then to the endpoint, then to the receiver with the fewest
+//! attempts under way; among equals to the one whose last turn is the longest ago.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

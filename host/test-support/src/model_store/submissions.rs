@@ -1,5 +1,5 @@
-//! The submissions by which duplicates are recognised, in one ordered map. It knows no bound on their
-//! number: the tests that compare it stay below that of the engine.
+//! The submissions by which duplicates are recognised, in one ordered map. It knows no bound on
+//! their number: the tests that compare it stay below that of the engine.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,8 @@ impl Submissions {
         self.0.insert((endpoint, key), First { job, content, at });
     }
 
-    /// Forgets those whose time is over. Those that were made while the clock was ahead count as made now.
+    /// Forgets those whose time is over. Those that were made while the clock was ahead count as
+    /// made now.
     pub(super) fn expire(&mut self, now: Timestamp) {
         self.0.values_mut().for_each(|first| first.at = first.at.min(now));
         self.0.retain(|_, first| first.at.plus_millis(KEY_LIFETIME_MS) > now);

@@ -33,7 +33,8 @@ struct Call {
     is_gzip: bool,
 }
 
-/// An exporter whose collector gives these answers, and the last one again; it hangs at an empty one.
+/// An exporter whose collector gives these answers, and the last one again; it hangs at an empty
+/// one.
 async fn start(answers: Vec<Vec<u8>>, variables: &'static [(&str, &str)]) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -193,7 +194,8 @@ async fn a_refusal_is_final() {
 async fn a_partial_success_is_counted_and_of_a_huge_answer_only_the_status() {
     // Field 1: a message with field 1, the number 1.
     const ONE_REJECTED: [u8; 4] = [0x0a, 2, 8, 1];
-    // Behind it an unknown field 2 with 10 MiB: a reader of the whole answer would count the rejection.
+    // Behind it an unknown field 2 with 10 MiB: a reader of the whole answer would count the
+    // rejection.
     let huge = [&ONE_REJECTED[..], &[0x12, 0x80, 0x80, 0x80, 0x05], &vec![0; 10 << 20]].concat();
     assert_eq!(ExportAnswer::decode(&huge[..]).unwrap().partial_success.unwrap().rejected_spans, 1);
     let answers = vec![answer("200 OK", &ONE_REJECTED), answer("200 OK", &huge)];

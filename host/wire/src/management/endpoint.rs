@@ -193,8 +193,8 @@ pub struct Endpoint {
     /// The template with its handler.
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Id))]
     pub template_id: TemplateId,
-    /// Whether that template, which was another owner's, was deleted: the endpoint needs another one. A
-    /// template of a third owner with the same id does not count. Absent: it was not.
+    /// Whether that template, which was another owner's, was deleted: the endpoint needs another
+    /// one. A template of a third owner with the same id does not count. Absent: it was not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub template_is_deleted: bool,
     /// Grows by one with each change of its settings, its template or the handler that the template
@@ -235,8 +235,8 @@ pub struct Endpoint {
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(required, value_type = Vec<schema::Id>))]
     pub network_volume_ids: Vec<VolumeId>,
-    /// The JSON Schema of its handler's input, by which the input of each new job is checked. Absent: the
-    /// handler has none. Lists of endpoints leave it out.
+    /// The JSON Schema of its handler's input, by which the input of each new job is checked.
+    /// Absent: the handler has none. Lists of endpoints leave it out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub input_schema: Option<serde_json::Value>,

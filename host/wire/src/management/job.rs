@@ -13,8 +13,8 @@ use crate::schema;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobList {
-    /// The jobs, the newest submission first. A page may have fewer than its `limit`, or none, although there are
-    /// more.
+    /// The jobs, the newest submission first. A page may have fewer than its `limit`, or none,
+    /// although there are more.
     pub jobs: Vec<JobSummary>,
     /// Where the next page begins; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]

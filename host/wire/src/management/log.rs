@@ -1,5 +1,5 @@
-//! Lines that handlers have logged. The host writes a [`LogLine`] with borrowed texts; a client reads
-//! one that owns them.
+//! Lines that handlers have logged. The host writes a [`LogLine`] with borrowed texts; a client
+//! reads one that owns them.
 
 use std::borrow::Cow;
 

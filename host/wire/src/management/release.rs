@@ -70,8 +70,9 @@ pub struct Rollback {
         skip_serializing_if = "Option::is_none"
     )]
     pub version: Option<u64>,
-    /// The `version` of the endpoint that the caller saw. The call is refused if the endpoint has another
-    /// one. Without `version` and `from`, a repeated call returns to the handler that the first one replaced.
+    /// The `version` of the endpoint that the caller saw. The call is refused if the endpoint has
+    /// another one. Without `version` and `from`, a repeated call returns to the handler that the
+    /// first one replaced.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<u32>, minimum = 1))]
     #[serde(
         default,

@@ -121,8 +121,8 @@ pub struct ShortSeries {
     /// Jobs that ran in the last step.
     #[serde(default)]
     pub running: u32,
-    /// The times that attempts ran in the window, and in up to a minute, an hour or a day before it. Absent: none
-    /// ended.
+    /// The times that attempts ran in the window, and in up to a minute, an hour or a day before
+    /// it. Absent: none ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_ms: Option<SeriesQuantiles>,
 }

@@ -1,5 +1,5 @@
-//! The status document of a job. The host writes one with borrowed texts; a client reads one that owns
-//! them.
+//! The status document of a job. The host writes one with borrowed texts; a client reads one that
+//! owns them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -37,8 +37,9 @@ pub struct StreamMetrics {
     /// else.
     #[cfg_attr(feature = "openapi", schema(value_type = Value))]
     pub stream_index: Box<RawValue>,
-    /// The attempt that emitted the chunk, from the second one on: the job began again, and chunks of
-    /// earlier attempts are to be discarded. A number, unless the handler has set it to something else.
+    /// The attempt that emitted the chunk, from the second one on: the job began again, and chunks
+    /// of earlier attempts are to be discarded. A number, unless the handler has set it to
+    /// something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Value, required = false))]
     pub stream_attempt: Option<Box<RawValue>>,

@@ -24,8 +24,8 @@ pub struct Timeline {
     /// The number of the oldest attempts that are not among the events: the host keeps the last
     /// attempt and the 8 before it. The first known attempt has no `cause` then.
     pub attempts_omitted: u32,
-    /// The trace of the job, in hexadecimal digits. Absent when the submission had no `traceparent` and the host
-    /// does not trace the job.
+    /// The trace of the job, in hexadecimal digits. Absent when the submission had no `traceparent`
+    /// and the host does not trace the job.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub trace_id: Option<String>,

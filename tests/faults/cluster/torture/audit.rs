@@ -1,4 +1,5 @@
-//! The audit at the end: the lists, the counters, the timelines, the streams and the webhooks match the ledger.
+//! The audit at the end: the lists, the counters, the timelines, the streams and the webhooks match
+//! the ledger.
 
 use std::collections::BTreeMap;
 
@@ -81,7 +82,8 @@ async fn check_list(clients: &Clients, entries: &BTreeMap<String, Entry>) {
     assert!(listed.is_empty(), "double: no number has these jobs: {listed:?}");
 }
 
-/// Checks the document, the chunks and the timeline of a job, and returns what it adds to the counters.
+/// Checks the document, the chunks and the timeline of a job, and returns what it adds to the
+/// counters.
 async fn check_job(clients: &Clients, job: &str) -> Totals {
     // A retry whose outcome was unknown may have arrived late.
     eventually(&format!("stuck: the end of {job}"), async || clients.read(job).await.then_some(()))

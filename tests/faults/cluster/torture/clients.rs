@@ -1,4 +1,5 @@
-//! The calls of the load, through any host. A call without a clear answer is sent again through another host.
+//! The calls of the load, through any host. A call without a clear answer is sent again through
+//! another host.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -48,7 +49,8 @@ impl Clients {
         self.members.choose(&mut rand::rng()).unwrap().client()
     }
 
-    /// Calls one host after the other until one of them answers. Each try is passed to `about_to_send` first.
+    /// Calls one host after the other until one of them answers. Each try is passed to
+    /// `about_to_send` first.
     async fn try_all(
         &self,
         what: &'static str,

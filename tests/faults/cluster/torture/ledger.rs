@@ -1,6 +1,8 @@
-//! The promises that clients have received, compared with all later answers. A broken promise stops the test there.
+//! The promises that clients have received, compared with all later answers. A broken promise stops
+//! the test there.
 //!
-//! Calls overtake each other, so an answer is compared with the knowledge from before its call was sent.
+//! Calls overtake each other, so an answer is compared with the knowledge from before its call was
+//! sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -158,8 +160,8 @@ impl Ledger {
         });
     }
 
-    /// Compares the document of a job with everything that was known before its call began; true when the job has
-    /// ended.
+    /// Compares the document of a job with everything that was known before its call began; true
+    /// when the job has ended.
     pub(crate) fn saw(&self, job: &str, began: Instant, text: &str) -> bool {
         let document: Value = serde_json::from_str(text).unwrap();
         assert_eq!(document["id"], job, "wrong: another job: {text}");

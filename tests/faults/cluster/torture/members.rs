@@ -23,7 +23,8 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Starts a host that may send webhooks to `receiver`. A further host has the key of the first one.
+    /// Starts a host that may send webhooks to `receiver`. A further host has the key of the first
+    /// one.
     pub(crate) async fn start(
         database: &Database,
         server: &Server,

@@ -1,7 +1,8 @@
-//! Three hosts under load of all operations, and one fault after another, chosen by a seed: nothing acknowledged is
-//! lost, no result changes, and no job waits for ever.
+//! Three hosts under load of all operations, and one fault after another, chosen by a seed: nothing
+//! acknowledged is lost, no result changes, and no job waits for ever.
 //!
-//! `GRISTMILL_TORTURE_FAULTS` sets the number of faults, `GRISTMILL_TORTURE_SEED` repeats the choices of a run.
+//! `GRISTMILL_TORTURE_FAULTS` sets the number of faults, `GRISTMILL_TORTURE_SEED` repeats the
+//! choices of a run.
 
 mod audit;
 mod clients;
@@ -77,7 +78,8 @@ fn start(clients: &Arc<Clients>) -> Vec<JoinHandle<()>> {
     tasks
 }
 
-/// Waits until all jobs that were acknowledged until now have ended, and those that were retried until now once more.
+/// Waits until all jobs that were acknowledged until now have ended, and those that were retried
+/// until now once more.
 async fn until_ended(clients: &Clients) {
     for job in &clients.ledger.open() {
         eventually(&format!("stuck: the end of {job}"), async || {

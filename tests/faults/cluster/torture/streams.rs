@@ -1,5 +1,5 @@
-//! Reads the chunks of jobs while they run, through any host: each attempt delivers the job's chunks in order, and an
-//! ended job has delivered all of them.
+//! Reads the chunks of jobs while they run, through any host: each attempt delivers the job's
+//! chunks in order, and an ended job has delivered all of them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -89,11 +89,12 @@ impl Reading {
         }
     }
 
-    /// Reads the events of one connection, from those that were read on; true when the last one was read.
+    /// Reads the events of one connection, from those that were read on; true when the last one was
+    /// read.
     async fn follow_one(&mut self, clients: &Clients) -> bool {
         let client = clients.random_client();
-        // Without a position the answer begins after the chunks that a connection has taken, although the end of a
-        // standby can prevent that its client receives them.
+        // Without a position the answer begins after the chunks that a connection has taken,
+        // although the end of a standby can prevent that its client receives them.
         let path = client.path(ENDPOINT, &format!("stream/{}?from=0", self.job));
         let mut request = client.request(Method::GET, &path).timeout(CALL_TIME_MAX);
         request = request.header("accept", "text/event-stream");

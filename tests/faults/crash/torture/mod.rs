@@ -167,7 +167,8 @@ impl Torture {
             .map(|reader| tokio::spawn(reader.run(session.clone(), self.random.fork())))
             .collect();
 
-        // The subject: a kill at a random time. Sometimes at once, while the host still recovers from the last kill.
+        // The subject: a kill at a random time. Sometimes at once, while the host still recovers
+        // from the last kill.
         let life = if self.random.one_in(8) { (0, 30) } else { (100, 600) };
         tokio::time::sleep(self.random.ms(life.0, life.1)).await;
         session.announce_kill();

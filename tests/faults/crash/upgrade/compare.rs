@@ -1,5 +1,5 @@
-//! The comparison of the documents before the end of a host and after the next start, and the differences
-//! that may be.
+//! The comparison of the documents before the end of a host and after the next start, and the
+//! differences that may be.
 
 use gristmill_tests::Client;
 use serde_json::{Value, json};
@@ -33,7 +33,8 @@ const MAY_DIFFER: &[MayDiffer] = &[
     // Workers end with their process.
     change("/v2/*/health", "/body/workers/*", "*", "*"),
     // The job that was running waits again, as after each end of a host: it has no worker. The
-    // recorder paused its endpoint. A drain is no failed attempt, so only a crash counts as a retry.
+    // recorder paused its endpoint. A drain is no failed attempt, so only a crash counts as a
+    // retry.
     change(INTERRUPTED, "/body/status", "\"IN_PROGRESS\"", "\"IN_QUEUE\""),
     change(INTERRUPTED, "/body/executionTime", "*", "0"),
     change(INTERRUPTED, "/body/workerId", "*", "nothing"),

@@ -1,5 +1,5 @@
-//! Recorded data directories are imported into a database, and a host with that database returns the recorded
-//! documents.
+//! Recorded data directories are imported into a database, and a host with that database returns
+//! the recorded documents.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;

@@ -1,15 +1,15 @@
-//! Data directories and databases that each version since the first release has left behind are opened
-//! without a loss.
+//! Data directories and databases that each version since the first release has left behind are
+//! opened without a loss.
 //!
-//! `tests/fixtures/record.py` records them with a real binary of each version of the tables, together
-//! with every document that this binary returned. The host of this test has a clock that
+//! `tests/fixtures/record.py` records them with a real binary of each version of the tables,
+//! together with every document that this binary returned. The host of this test has a clock that
 //! starts where the recording ended, so that no job expires and the tests pass on any later date.
 //! One archive takes some ten seconds: the interrupted job sleeps for five, and its handler is
-//! compiled. The upgrade itself is tested with a fictitious version, in `host/store/tests/upgrade.rs` and
-//! `tests/faults/disk/upgrade.rs`.
+//! compiled. The upgrade itself is tested with a fictitious version, in
+//! `host/store/tests/upgrade.rs` and `tests/faults/disk/upgrade.rs`.
 
-/// One test for each archive, so that they run beside each other: each calls the `loses_nothing` of its
-/// module.
+/// One test for each archive, so that they run beside each other: each calls the `loses_nothing` of
+/// its module.
 macro_rules! recorded {
     ($($name:ident: $archive:literal;)*) => {$(
         #[tokio::test(flavor = "multi_thread")]

@@ -1,8 +1,9 @@
-//! Snapshots of the documents of both HTTP APIs, so that a review shows each change of them: the status,
-//! the headers that belong to a document, and the whole body.
+//! Snapshots of the documents of both HTTP APIs, so that a review shows each change of them: the
+//! status, the headers that belong to a document, and the whole body.
 //!
-//! The host's clock stands still at a known time, so the times in a document are those of the snapshot.
-//! Values that differ from run to run stand in brackets ([`shown`]). The order of fields is not compared.
+//! The host's clock stands still at a known time, so the times in a document are those of the
+//! snapshot. Values that differ from run to run stand in brackets ([`shown`]). The order of fields
+//! is not compared.
 //!
 //! After an intended change, `INSTA_UPDATE=always` before the test's command writes the files in
 //! [`snapshots`](../snapshots) anew; the diff of these files is then a part of the review.

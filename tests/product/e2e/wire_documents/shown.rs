@@ -83,8 +83,8 @@ fn redact(value: &mut Value) {
     }
 }
 
-/// The text with `[id]` in place of each id of a job: a word of 12 characters or more with several digits that is
-/// no time.
+/// The text with `[id]` in place of each id of a job: a word of 12 characters or more with several
+/// digits that is no time.
 fn without_ids(text: &str) -> String {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let mut shown = String::new();

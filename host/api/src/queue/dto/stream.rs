@@ -66,8 +66,8 @@ pub(crate) fn write_chunk(into: &mut Vec<u8>, at: StreamPosition, chunk: &Chunk)
     into.push(b'}');
 }
 
-/// The handler's metrics with the chunk's position: `stream_index`, and `stream_attempt` unless it is
-/// the first. A field that the handler has set, also to null, stays as it is.
+/// The handler's metrics with the chunk's position: `stream_index`, and `stream_attempt` unless it
+/// is the first. A field that the handler has set, also to null, stays as it is.
 fn write_metrics(into: &mut Vec<u8>, at: StreamPosition, metrics: Option<&Json>) {
     let text = metrics.map_or("{}", Json::as_str);
     // Most metrics have neither the names nor an escape that may hide one, and are not parsed.

@@ -54,7 +54,8 @@ async fn first_emit(job: &OwnedJob) -> Result<Option<Json>, ApiError> {
         };
         let goes_on;
         (emit, goes_on) = job.work_on(bytes, add).await?;
-        // Otherwise another emit has begun, or the page is the last one of the job, which has ended.
+        // Otherwise another emit has begun, or the page is the last one of the job, which has
+        // ended.
         let may_continue = goes_on && !status.is_final();
         if emit.joined.len() > OUTPUT_BYTES_MAX {
             let sentence = format!("the first chunk is too large, limit: {OUTPUT_BYTES_MAX} bytes");
@@ -78,8 +79,8 @@ struct FirstEmit {
 }
 
 impl FirstEmit {
-    /// Adds the next chunk of the stream. False if it belongs to another emit, which begins without an index
-    /// or with the index 0.
+    /// Adds the next chunk of the stream. False if it belongs to another emit, which begins without
+    /// an index or with the index 0.
     fn add(&mut self, chunk: &Chunk) -> bool {
         if chunk.part.is_none_or(|part| u64::from(part.index) != self.count) {
             return false;

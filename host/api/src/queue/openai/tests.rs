@@ -1,5 +1,6 @@
-//! Calls over the in-memory store: calls that end before their job does, the output of a first emit, and a
-//! job that is deleted between two reads. Time is tokio's paused clock, so nothing sleeps.
+//! Calls over the in-memory store: calls that end before their job does, the output of a first
+//! emit, and a job that is deleted between two reads. Time is tokio's paused clock, so nothing
+//! sleeps.
 
 use std::sync::Arc;
 use std::time::Duration;

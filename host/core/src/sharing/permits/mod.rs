@@ -15,10 +15,10 @@
 //! wait, each permit that is taken or returned examines all waiting owners, and up to 64
 //! [endpoints](Turns) of each.
 //!
-//! [`FairPermits`](crate::sharing::fair_permits::FairPermits) are for short work: the rule for owners
-//! is the same, and an endpoint has a fixed part. These permits are held for as long as a job runs: an
-//! endpoint that is alone may have all of them, and a request that does not fit delays others for a
-//! part of the time only.
+//! [`FairPermits`](crate::sharing::fair_permits::FairPermits) are for short work: the rule for
+//! owners is the same, and an endpoint has a fixed part. These permits are held for as long as a
+//! job runs: an endpoint that is alone may have all of them, and a request that does not fit delays
+//! others for a part of the time only.
 
 mod capacity;
 mod holds;

@@ -1,9 +1,9 @@
 //! The tables in PostgreSQL, and their versions.
 //!
-//! Each file of this folder is one step from a version to the next. All steps that a database lacks are
-//! carried out in one transaction, by one host at a time. A later step must leave tables that the program
-//! before it can use as well, so that hosts can be upgraded one after the other; where that is impossible,
-//! `needs_program` of the step excludes it.
+//! Each file of this folder is one step from a version to the next. All steps that a database lacks
+//! are carried out in one transaction, by one host at a time. A later step must leave tables that
+//! the program before it can use as well, so that hosts can be upgraded one after the other; where
+//! that is impossible, `needs_program` of the step excludes it.
 
 use gristmill_postgres::{Connection, DatabaseError, SqlQuery};
 

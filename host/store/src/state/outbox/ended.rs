@@ -1,10 +1,11 @@
 //! The memory of the deliveries that have ended: the logs of all endpoints.
 //!
 //! **Bounds.** [`ENDED_BYTES_MAX`] for all owners, and [a share](SharedBound) for each owner while
-//! several owners have ended deliveries. Beyond it an owner loses its own oldest deliveries, except for
-//! the newest [`KEPT`]: no owner shortens the log of another one. An owner that is over its share,
-//! because another one has come, loses at most [`DROPPED_AT_ONCE`] for each further delivery.
-//! **Cost.** Some 30 bytes for each delivery, and a search in a set when it ends and when it is dropped.
+//! several owners have ended deliveries. Beyond it an owner loses its own oldest deliveries, except
+//! for the newest [`KEPT`]: no owner shortens the log of another one. An owner that is over its
+//! share, because another one has come, loses at most [`DROPPED_AT_ONCE`] for each further
+//! delivery. **Cost.** Some 30 bytes for each delivery, and a search in a set when it ends and when
+//! it is dropped.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +14,8 @@ use gristmill_core::webhook::delivery::DeliveryId;
 
 use crate::state::owners::OwnerKey;
 
-/// Most bytes of memory of all ended deliveries: 25,000 with URLs of 2,000 bytes, and 75,000 with short
-/// ones.
+/// Most bytes of memory of all ended deliveries: 25,000 with URLs of 2,000 bytes, and 75,000 with
+/// short ones.
 pub(super) const ENDED_BYTES_MAX: u64 = 64 << 20;
 
 /// Ended deliveries that each owner keeps in any case.

@@ -130,7 +130,8 @@ impl<K> Default for Outbox<K> {
 }
 
 impl<K: Ord + Clone> Outbox<K> {
-    /// The number of deliveries that are still to be made. Costs a look at each endpoint with deliveries.
+    /// The number of deliveries that are still to be made. Costs a look at each endpoint with
+    /// deliveries.
     pub(crate) fn waiting(&self) -> u64 {
         self.logs.values().map(|log| (log.all.len() - log.ended.len()) as u64).sum()
     }
@@ -162,8 +163,8 @@ impl<K: Ord + Clone> Outbox<K> {
         self.last_id = self.last_id.max(id.0);
     }
 
-    /// Adds a delivery of a job of this owner. Returns the old deliveries that are dropped from the logs
-    /// for it.
+    /// Adds a delivery of a job of this owner. Returns the old deliveries that are dropped from the
+    /// logs for it.
     pub(crate) fn add(
         &mut self,
         endpoint: K,

@@ -108,8 +108,8 @@ fn disk_mib(dir: &Path) -> f64 {
     blocks as f64 * 512.0 / f64::from(1 << 20)
 }
 
-/// `--engines store,fjall,… --payload BYTES --kept JOBS --tasks 1,64,256 --rounds N --ms MS --warm JOBS
-/// --work run|sync`
+/// `--engines store,fjall,… --payload BYTES --kept JOBS --tasks 1,64,256 --rounds N --ms MS --warm
+/// JOBS --work run|sync`
 pub fn bench(args: &[&str]) {
     let engines: Vec<_> =
         option(args, "engines", "store,fjall,rocksdb,sqlite,bare").split(',').collect();

@@ -29,7 +29,8 @@ counted! {
 /// The counters of this process since its start.
 pub struct Counters {
     pub cpu_us: f64,
-    /// Of the threads that are neither the main thread nor tokio's: the writer and the engine's own.
+    /// Of the threads that are neither the main thread nor tokio's: the writer and the engine's
+    /// own.
     pub engine_us: f64,
     /// Of the servers in [`SERVERS`]; not part of the other two.
     pub server_us: f64,
@@ -86,8 +87,8 @@ fn engine_us() -> f64 {
     sum
 }
 
-/// The processor time of the servers' living processes. A background process that ended takes its time
-/// with it.
+/// The processor time of the servers' living processes. A background process that ended takes its
+/// time with it.
 fn server_us() -> f64 {
     let servers = SERVERS.lock();
     let mut sum = 0.0;

@@ -89,8 +89,8 @@ impl System {
         }
     }
 
-    /// Submits a job, and runs the oldest waiting job, without waiting for the submission where the system
-    /// can do so.
+    /// Submits a job, and runs the oldest waiting job, without waiting for the submission where the
+    /// system can do so.
     async fn live(&self, payload: &Bytes, result: &Bytes) {
         match self {
             // The claim must find a committed row.
@@ -160,10 +160,11 @@ pub fn payload(bytes: usize) -> Bytes {
     text.into()
 }
 
-/// Reads commands from standard input: `run TASKS MS`, `sync TASKS MS`, `jobs TASKS N`, `submit TASKS N`.
+/// Reads commands from standard input: `run TASKS MS`, `sync TASKS MS`, `jobs TASKS N`, `submit
+/// TASKS N`.
 ///
-/// In `sync` a task does not wait for its submission before it claims and finishes a job, as a call of
-/// `/runsync` does not: a quick job is then one durable state.
+/// In `sync` a task does not wait for its submission before it claims and finishes a job, as a call
+/// of `/runsync` does not: a quick job is then one durable state.
 fn child(engine: &str, dir: &Path, payload_bytes: usize, kept: u64) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -64,7 +64,8 @@ impl<A, R> Queue<A, R> {
         answered.await.unwrap()
     }
 
-    /// Answers all waiting calls with one call of `answer`, which returns as many values, again and again.
+    /// Answers all waiting calls with one call of `answer`, which returns as many values, again and
+    /// again.
     pub fn serve(&self, mut answer: impl FnMut(Vec<A>) -> Vec<R>) {
         loop {
             let calls = {

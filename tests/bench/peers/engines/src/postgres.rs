@@ -1,13 +1,14 @@
 //! PostgreSQL in four shapes, each on a server of its own that this process starts.
 //!
-//! * `pg-rows`: one table; a batch is one upsert of the newest state of each changed job, payloads inline;
+//! * `pg-rows`: one table; a batch is one upsert of the newest state of each changed job, payloads
+//!   inline;
 //! * `pg-rows3`: the same with inputs and outputs in tables of their own;
 //! * `pg-frames`: a batch is one opaque value, as in a journal;
 //! * `pg-claims`: no queue in memory; jobs are claimed by `FOR UPDATE SKIP LOCKED` ([`Claims`]).
 //!
-//! With the suffix `+standby`, a second server receives every commit before it is acknowledged. In all
-//! shapes but the last, a transaction checks in its last statement that its host's session is alive, and
-//! records its number; both statements are part of the design that this measures.
+//! With the suffix `+standby`, a second server receives every commit before it is acknowledged. In
+//! all shapes but the last, a transaction checks in its last statement that its host's session is
+//! alive, and records its number; both statements are part of the design that this measures.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
@@ -354,7 +355,8 @@ impl Engine for Batches {
     }
 }
 
-/// Jobs that are claimed in SQL: three commits for each, shared by all callers that wait for the same kind.
+/// Jobs that are claimed in SQL: three commits for each, shared by all callers that wait for the
+/// same kind.
 pub struct Claims {
     submits: Arc<Queue<Bytes, ()>>,
     claims: Arc<Queue<(), i64>>,
@@ -427,7 +429,8 @@ impl Claims {
         Arc::new(Self { submits, claims, finishes, ended, deletes, commits, kept, _servers: servers })
     }
 
-    /// A thread with a connection, which runs one statement for all callers that wait, again and again.
+    /// A thread with a connection, which runs one statement for all callers that wait, again and
+    /// again.
     fn serve<A: Send + 'static, R: Send + Default + 'static>(
         servers: &Servers,
         commits: &Arc<AtomicU64>,
