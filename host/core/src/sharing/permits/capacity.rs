@@ -94,6 +94,15 @@ impl Capacity {
         &self.held
     }
 
+    /// How much the owner holds, for the order of owners: the larger one of its parts of the slots
+    /// and of the bytes. One who has many slots with few bytes would otherwise wait behind all
+    /// that hold most of the memory in few slots.
+    pub(super) fn rank(&self, owner: &OwnerId) -> u128 {
+        let held = self.held.of(owner);
+        let part = |held: u64, other_max: u64| u128::from(held) * u128::from(other_max);
+        part(held.slots, self.bytes.max()).max(part(held.bytes, self.slots.max()))
+    }
+
     /// Whether every slot is taken.
     pub(super) fn is_full(&self) -> bool {
         self.held.all().slots >= self.slots.max()

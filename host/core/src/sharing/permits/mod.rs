@@ -2,8 +2,8 @@
 //! all slots together.
 //!
 //! A job takes a permit before it is claimed, for one sandbox and for all the memory that its
-//! endpoint allows. **Fairness:** the owner that holds the fewest slots is next, and owners that
-//! hold equally many take turns; then the endpoints of an owner take turns, and the workers of an
+//! endpoint allows. **Fairness:** the owner that holds the least is next, by the larger one of its
+//! parts of the slots and of the bytes, and owners that hold equally much take turns; then the endpoints of an owner take turns, and the workers of an
 //! endpoint are served in the order in which they came. A worker that finds too few free bytes
 //! holds up the later endpoints of its owner, and every owner that would then hold more bytes than
 //! the worker's owner would, so that a stream of small sandboxes does not starve a large one. It
@@ -345,7 +345,7 @@ fn in_order<'a>(
     capacity: &Capacity,
 ) -> Vec<(&'a OwnerId, &'a Turns<EndpointId, Grant>)> {
     let mut line: Vec<_> = owners.iter().collect();
-    line.sort_by_cached_key(|(owner, waits)| (capacity.held().of(owner).slots, waits.turn));
+    line.sort_by_cached_key(|(owner, waits)| (capacity.rank(owner), waits.turn));
     line.into_iter().map(|(owner, waits)| (owner, &waits.endpoints)).collect()
 }
 

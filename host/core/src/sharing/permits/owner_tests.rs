@@ -137,6 +137,22 @@ fn the_owner_that_holds_the_fewest_is_next() {
     assert_eq!(order, ["second", "second", "first", "first"]);
 }
 
+/// Ten sandboxes of 16 MiB are less than two of 2 GiB, although they are more.
+#[test]
+fn an_owner_of_many_small_sandboxes_is_before_those_of_few_large_ones() {
+    let permits = Permits::new(256, 16 << 10, several());
+    let take = |who, count, mib| -> Vec<_> {
+        (0..count).map(|_| permits.try_take(&owner(who), mib).unwrap()).collect()
+    };
+    let (mut first, _second) = (take("first", 3, 2_048), take("second", 3, 2_048));
+    let _small = take("small", 10, 16);
+    let mut next = [("first", 2_048), ("second", 2_048), ("small", 3_900)]
+        .map(|(who, mib)| join(&permits, who, who, mib));
+    assert!(next.iter_mut().all(|wait| wait.now_or_never().is_none()));
+    drop(first.pop());
+    assert_eq!(next.map(|wait| wait.now_or_never().is_some()), [false, false, true]);
+}
+
 #[test]
 fn owners_take_turns_before_endpoints_do() {
     let permits = Permits::new(1, u64::MAX, several());
