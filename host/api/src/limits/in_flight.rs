@@ -89,6 +89,14 @@ struct MemoryRequest {
 }
 
 impl Pool {
+    /// Whether the key may have so many bytes more. A large first body has to leave something too,
+    /// so that the small ones of other keys find room.
+    fn fits(&self, key: &KeyId, bytes: u64) -> bool {
+        let is_small = bytes <= SMALL_BODY_BYTES as u64;
+        let held = self.held.of(key).max(u64::from(!is_small));
+        self.bound.fit(held, self.held.all(), bytes) == Fit::Fits
+    }
+
     /// Adds a body, or requests more memory for it. `None`: it has the memory now.
     fn ask(
         &mut self,
@@ -128,14 +136,14 @@ impl Pool {
         // A key may not pass a waiting body if it would then hold more than that body's key.
         let mut ceiling = u64::MAX;
         for (_, id, bytes) in wishes {
-            let Some(holder) = self.bodies.get_mut(&id) else { continue };
+            let Some(holder) = self.bodies.get(&id) else { continue };
             let held_then = self.held.of(&holder.key) + bytes;
-            if held_then > ceiling
-                || self.held.try_add(&self.bound, &holder.key, bytes) != Fit::Fits
-            {
+            if held_then > ceiling || !self.fits(&holder.key, bytes) {
                 ceiling = ceiling.min(held_then);
                 continue;
             }
+            let Some(holder) = self.bodies.get_mut(&id) else { continue };
+            self.held.add(&holder.key, bytes);
             self.waiting -= 1;
             if let Some(memory_request) = holder.memory_request.take() {
                 holder.bytes += memory_request.bytes;

@@ -94,6 +94,8 @@ async fn one_key_leaves_memory_for_every_further_key() {
         assert_eq!(mib, expected, "of key {name}, behind keys that took all they could");
     }
     assert!(used(&pool) < BODIES_IN_FLIGHT_BYTES_MAX);
+    assert!(whole(&pool, "e", MIB).now_or_never().is_none(), "nothing would be left");
+    assert!(whole(&pool, "e", SMALL_BODY_BYTES).now_or_never().unwrap().is_ok());
 }
 
 #[tokio::test(start_paused = true)]
