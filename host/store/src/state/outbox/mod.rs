@@ -243,7 +243,8 @@ impl<K: Ord + Clone> Outbox<K> {
         let Some(row) = self.rows.remove(&delivery.id) else { return Vec::new() };
         self.unschedule(&row);
         self.discount(&row);
-        if let Some(log) = self.logs.get_mut(&row.endpoint) {
+        let was_pending = matches!(row.delivery.state, DeliveryState::Pending { .. });
+        if was_pending && let Some(log) = self.logs.get_mut(&row.endpoint) {
             log.pending_url_bytes = log.pending_url_bytes.saturating_sub(row.delivery.url.len());
         }
         let DeliveryRow { endpoint, owner, body, charge, .. } = row;
