@@ -17,7 +17,6 @@ use crate::job::state::JobStatus;
 use crate::metrics::instruments::DurationTotals;
 pub use crate::store_error::{OwnerQuota, StoreError, StoreFull};
 use crate::time::Timestamp;
-use crate::workers::ReadyWorker;
 
 /// Keeps jobs. An embedded engine and a shared database can both implement it.
 ///
@@ -67,20 +66,7 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// [`StoreFull::HostWebhooks`] and [`StoreFull::OwnerWebhooks`] at the bound of the memory of
     /// all webhooks and at the owner's share of it, [`StoreFull::Disk`] when the disk has no room.
     /// A duplicate of an earlier submission is not refused for any of them.
-    async fn submit(&self, job: NewJob) -> Result<SubmitAnswer, StoreError> {
-        self.submit_to(job, None).await
-    }
-
-    /// Adds a job as [`submit`](Self::submit) does. If no other job of the endpoint waits, the
-    /// worker claims it in the same moment, and runs it while this waits for the disk.
-    ///
-    /// # Errors
-    /// Those of [`submit`](Self::submit); the worker has no job then.
-    async fn submit_to(
-        &self,
-        job: NewJob,
-        worker: Option<Box<dyn ReadyWorker>>,
-    ) -> Result<SubmitAnswer, StoreError>;
+    async fn submit(&self, job: NewJob) -> Result<SubmitAnswer, StoreError>;
 
     /// The answer of [`submit`](Self::submit) to a duplicate of an earlier submission, whose job is
     /// then on stable storage; `None` when the submission is new. Adds nothing.

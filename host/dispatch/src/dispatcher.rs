@@ -14,7 +14,7 @@ use gristmill_core::signals::{EarlyEnd, EarlyEndCause, QueueListener, Signals};
 use gristmill_core::store::JobStore;
 use gristmill_core::time::Clock;
 use gristmill_core::trace::Tracer;
-use gristmill_core::workers::{ReadyWorker, Worker, WorkerCounts, Workers};
+use gristmill_core::workers::{Worker, WorkerCounts, Workers};
 use parking_lot::RwLock;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -200,16 +200,6 @@ impl Workers for Dispatcher {
     fn list(&self, endpoint: &EndpointId) -> Vec<Worker> {
         let set = self.sets.read().get(endpoint).cloned();
         set.map(|set| set.list()).unwrap_or_default()
-    }
-
-    fn take_idle(&self, deployment: &Arc<Deployment>) -> Option<Box<dyn ReadyWorker>> {
-        if self.starter.shared.is_draining() {
-            return None;
-        }
-        let workers = self.sets.read().get(&deployment.endpoint.id).cloned();
-        let workers = workers.filter(|workers| workers.are_of(deployment))?;
-        // If there is a newer deployment meanwhile, the worker releases the job.
-        Some(Box::new(workers.ready(&self.starter, deployment.clone())?))
     }
 
     fn waiting_reason(&self, endpoint: &EndpointId) -> Option<String> {

@@ -31,7 +31,7 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, StoreError, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::trace::Tracer;
-use gristmill_core::workers::{ReadyWorker, Workers};
+use gristmill_core::workers::Workers;
 use gristmill_dispatch::{Dispatcher, Drained, Parts};
 use gristmill_test_support::ModelStore;
 use gristmill_test_support::new_job;
@@ -177,15 +177,6 @@ impl Bench {
     }
 
     async fn submit_with(&self, script: &str, policy: Policy) -> JobId {
-        self.submit_to(script, policy, None).await
-    }
-
-    async fn submit_to(
-        &self,
-        script: &str,
-        policy: Policy,
-        worker: Option<Box<dyn ReadyWorker>>,
-    ) -> JobId {
         let id = JobId::generate(SubmissionKind::Async, self.store.shard());
         let input = Json::from_value(&serde_json::json!({ "do": script }));
         let job = NewJob {
@@ -194,12 +185,8 @@ impl Bench {
             policy,
             ..new_job(self.store.shard(), OwnerId::new("o").unwrap(), self.endpoint.clone())
         };
-        assert_eq!(self.store.submit_to(job, worker).await, Ok(SubmitAnswer::Queued));
+        assert_eq!(self.store.submit(job).await, Ok(SubmitAnswer::Queued));
         id
-    }
-
-    fn deployment(&self) -> Arc<Deployment> {
-        self.catalog.deployment(&self.endpoint).unwrap()
     }
 
     async fn record(&self, id: JobId) -> Option<JobRecord> {
@@ -274,59 +261,6 @@ async fn each_end_of_an_attempt_becomes_the_jobs_status() {
         bench.until(id, Some(status)).await;
         assert_eq!(bench.record(id).await.unwrap().error.as_deref(), error);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_job_begins_with_its_submission_if_a_worker_is_idle() {
-    let bench = Bench::new(0, 1).await;
-    let take = || bench.dispatcher.take_idle(&bench.deployment());
-    let submit = async |worker| {
-        let policy = Policy { execution_timeout_ms: None, ttl_ms: 3_600_000, low_priority: false };
-        bench.submit_to("return", policy, Some(worker)).await
-    };
-    assert!(take().is_none(), "there is no worker yet");
-    let first = bench.submit("return", false).await;
-    bench.until(first, COMPLETED).await;
-    let worker = take().expect("it is idle");
-    assert_eq!(bench.dispatcher.counts(&bench.endpoint).running, 1);
-    assert!(take().is_none(), "there is no other worker");
-    let second = submit(worker).await;
-    assert_eq!(bench.status(second).await, Some(JobStatus::InProgress));
-    bench.until(second, COMPLETED).await;
-    let workers =
-        [bench.record(first).await.unwrap().worker, bench.record(second).await.unwrap().worker];
-    assert!(workers[0].is_some() && workers[0] == workers[1], "{workers:?}");
-    // The submission was refused, or another job waits.
-    drop(take().expect("it is idle again"));
-    bench.pass(1).await;
-    let third = bench.submit("return", false).await;
-    bench.until(third, COMPLETED).await;
-    // Without a sandbox the worker waits in the line of the others.
-    let sandboxes = bench.runtime.sandboxes.clone().acquire_many_owned(1_000).await.unwrap();
-    assert!(take().is_none());
-    let fourth = bench.submit("return", false).await;
-    bench.pass(1).await;
-    assert_eq!(bench.status(fourth).await, Some(JobStatus::InQueue));
-    drop(sandboxes);
-    bench.until(fourth, COMPLETED).await;
-    // A call that has begun before a deploy: its job runs the new deployment.
-    let old = bench.deployment();
-    deploy(&bench.catalog, Scaling { workers_max: 1, ..Scaling::default() }).await;
-    bench.dispatcher.refresh(&bench.endpoint);
-    bench.pass(1).await;
-    let late = submit(bench.dispatcher.take_idle(&old).unwrap()).await;
-    bench.until(late, COMPLETED).await;
-    let ran = bench.runtime.ran.lock().clone().unwrap();
-    assert!(Arc::ptr_eq(&ran, &bench.deployment()));
-    // A drain waits for a worker that may still get a job.
-    let worker = take().expect("it is idle");
-    let dispatcher = bench.dispatcher.clone();
-    let draining = tokio::spawn(async move { dispatcher.drain(Duration::from_secs(60)).await });
-    bench.pass(100).await;
-    assert!(!draining.is_finished() && take().is_none());
-    let last = submit(worker).await;
-    assert_eq!(draining.await.unwrap(), Drained::Finished);
-    assert_eq!(bench.status(last).await, COMPLETED);
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,7 +18,6 @@ use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::id::{EndpointId, JobActionId, JobId, KeyId, OwnerId, ShardId, SubmissionKind};
 use gristmill_core::job::action::{ActionCounts, JobAction, JobActionKind, JobActionState};
 use gristmill_core::job::filter::JobFilter;
-use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::listing::Cursor;
 use gristmill_core::job::record::{
     Demand, Lease, NewJob, Outcome, Part, S3Config, StoreEpoch, TIMED_OUT_ERROR, host_lost_error,
@@ -31,13 +30,12 @@ use gristmill_core::signals::QueueListener;
 use gristmill_core::store::{Fenced, NextExpiry, RetryAnswer, StoreError, StoreFull, SubmitAnswer};
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::{TraceContext, TraceState};
-use gristmill_test_support::{ClaimEach as _, EndAttempt as _, RecordedWorker};
+use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 use parking_lot::Mutex;
 
 contract!(
     a_submitted_job_waits,
     a_submission_returns_its_job_once_that_is_completed_or_before,
-    the_only_job_of_a_queue_is_claimed_with_its_submission,
     payloads_survive_to_the_byte,
     an_input_is_kept_as_long_as_its_job_can_run,
     jobs_are_claimed_in_order_and_low_priority_last,
@@ -115,40 +113,6 @@ async fn a_submission_returns_its_job_once_that_is_completed_or_before(t: Fixtur
             answer => assert_eq!(answer, SubmitAnswer::Queued),
         }
     }
-}
-
-async fn the_only_job_of_a_queue_is_claimed_with_its_submission(t: Fixture) {
-    let id = worker("w1");
-    let (ready, place) = RecordedWorker::idle(id.clone());
-    let new = job("a");
-    assert_eq!(t.store.submit_to(new.clone(), Some(ready)).await, Ok(SubmitAnswer::Queued));
-    let claimed = place.lock().take().expect("it has the job");
-    assert_eq!((claimed.lease.job, claimed.attempt, claimed.left.claimable), (new.id, 1, 0));
-    assert_eq!((claimed.worker, claimed.input), (id.clone(), new.input));
-    assert_eq!(t.store.demand(&new.endpoint).await, Ok(claimed.left));
-    let record = t.record("a", new.id).await.unwrap();
-    assert_eq!((record.status, record.worker), (JobStatus::InProgress, Some(id.clone())));
-    assert!(t.claim_many("a", 1).await.is_empty());
-    let finished = t.store.finish(claimed.lease, Outcome::Completed(json("[1]"))).await;
-    assert_eq!(finished, Ok(Fenced::Applied));
-    assert_eq!(t.record("a", new.id).await.unwrap().status, JobStatus::Completed);
-
-    // Another job waits, so the worker has to look for one.
-    let first = t.submit_job(low_priority(job("a"))).await;
-    let (ready, place) = RecordedWorker::idle(id.clone());
-    assert_eq!(t.store.submit_to(job("a"), Some(ready)).await, Ok(SubmitAnswer::Queued));
-    assert!(Arc::into_inner(place).unwrap().into_inner().is_none());
-    assert_eq!(t.claim_many("a", 9).await.last().unwrap().lease.job, first);
-
-    // A duplicate is no job.
-    let idempotency = Some(Idempotency { key: [1; 16], content: [2; 16] });
-    let keyed = || NewJob { idempotency, ..job("a") };
-    let first = t.submit_job(keyed()).await;
-    t.store.cancel(&endpoint("a"), first).await.unwrap();
-    let (ready, place) = RecordedWorker::idle(id);
-    let repeated = t.store.submit_to(keyed(), Some(ready)).await;
-    assert_eq!(repeated, Ok(SubmitAnswer::Repeated(first)));
-    assert!(Arc::into_inner(place).unwrap().into_inner().is_none());
 }
 
 async fn payloads_survive_to_the_byte(t: Fixture) {

@@ -27,4 +27,4 @@ pub use model_store::ModelStore;
 pub use runtime::NoRuntime;
 pub use spans::RecordedSpans;
 pub use usage::usage_of_all_hours;
-pub use workers::{NoWorkers, RecordedWorker, RecordedWorkers};
+pub use workers::{NoWorkers, RecordedWorkers};

@@ -1,10 +1,7 @@
 //! Workers that run no job.
 
-use std::sync::Arc;
-
-use gristmill_core::id::{EndpointId, WorkerId};
-use gristmill_core::job::record::ClaimedJob;
-use gristmill_core::workers::{ReadyWorker, Worker, WorkerCounts, Workers};
+use gristmill_core::id::EndpointId;
+use gristmill_core::workers::{Worker, WorkerCounts, Workers};
 use parking_lot::Mutex;
 
 /// A host without workers.
@@ -24,31 +21,6 @@ impl Workers for NoWorkers {
 
     fn waiting_reason(&self, _: &EndpointId) -> Option<String> {
         Some("the endpoint has no workers".to_owned())
-    }
-}
-
-/// A worker that remembers the job which it was to run.
-#[derive(Debug)]
-pub struct RecordedWorker {
-    id: WorkerId,
-    job: Arc<Mutex<Option<ClaimedJob>>>,
-}
-
-impl RecordedWorker {
-    /// The worker, and the place of its job, which nothing else holds once the worker was dropped.
-    pub fn idle(id: WorkerId) -> (Box<dyn ReadyWorker>, Arc<Mutex<Option<ClaimedJob>>>) {
-        let job: Arc<Mutex<Option<ClaimedJob>>> = Arc::default();
-        (Box::new(Self { id, job: job.clone() }), job)
-    }
-}
-
-impl ReadyWorker for RecordedWorker {
-    fn id(&self) -> &WorkerId {
-        &self.id
-    }
-
-    fn run(self: Box<Self>, job: ClaimedJob) {
-        *self.job.lock() = Some(job);
     }
 }
 

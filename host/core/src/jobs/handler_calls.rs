@@ -120,8 +120,7 @@ impl HandlerCalls {
             trace: caller.trace.clone(),
         };
         let checks = self.catalog.input_checks();
-        let submitted =
-            submit(&*self.store, None, checks, &target, request, Strictness::Clamp).await;
+        let submitted = submit(&*self.store, checks, &target, request, Strictness::Clamp).await;
         match submitted {
             Ok(submitted) => Ok((target, submitted.id)),
             Err(SubmitError::Store(error)) => Err(not_stored(error)),

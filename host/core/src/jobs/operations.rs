@@ -112,14 +112,13 @@ impl Jobs {
     /// [`SubmitError`]; then nothing was stored.
     pub async fn submit(
         &self,
-        deployment: &Arc<Deployment>,
+        deployment: &Deployment,
         request: SubmitRequest,
     ) -> Result<Submitted, SubmitError> {
         if !self.is_accepting() {
             return Err(StoreError::Closed.into());
         }
-        let workers = Some(&*self.workers);
-        submit(&*self.store, workers, &self.checks, deployment, request, self.strictness).await
+        submit(&*self.store, &self.checks, deployment, request, self.strictness).await
     }
 
     /// The job's record. `None`: it is unknown, deleted, or another endpoint's.

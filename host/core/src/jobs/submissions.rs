@@ -16,7 +16,6 @@ use crate::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
 use crate::metrics::endpoint::{RefusedFor, SubmittedBy};
 use crate::store::{JobStore, StoreError, StoreFull, SubmitAnswer};
 use crate::trace::TraceContext;
-use crate::workers::Workers;
 
 /// A request of `/run` or `/runsync`, or of a handler.
 #[derive(Debug, Clone)]
@@ -107,9 +106,8 @@ pub enum SubmitError {
 /// [`SubmitError`]; then nothing was stored.
 pub(crate) async fn submit(
     store: &dyn JobStore,
-    workers: Option<&dyn Workers>,
     checks: &InputChecks,
-    deployment: &Arc<Deployment>,
+    deployment: &Deployment,
     request: SubmitRequest,
     strictness: Strictness,
 ) -> Result<Submitted, SubmitError> {
@@ -125,24 +123,24 @@ pub(crate) async fn submit(
     }
     let id = JobId::generate(submission, store.shard());
     let metrics = deployment.incarnation.metrics();
-    let job = NewJob {
-        id,
-        endpoint: deployment.endpoint.id.clone(),
-        owner: request.owner,
-        input: request.input,
-        policy,
-        retention: Retention { default_ms, chosen: chosen.or(deployment.endpoint.retention()) },
-        webhook: request.webhook,
-        s3_config: request.s3_config,
-        may_linger: submission == SubmissionKind::Sync,
-        waiting_jobs_max: deployment.endpoint.settings.max_waiting_jobs,
-        idempotency: request.idempotency,
-        incarnation: deployment.incarnation.clone(),
-        tags: request.tags,
-        trace: request.trace,
-    };
-    let worker = workers.and_then(|workers| workers.take_idle(deployment));
-    let submitted = store.submit_to(job, worker).await;
+    let submitted = store
+        .submit(NewJob {
+            id,
+            endpoint: deployment.endpoint.id.clone(),
+            owner: request.owner,
+            input: request.input,
+            policy,
+            retention: Retention { default_ms, chosen: chosen.or(deployment.endpoint.retention()) },
+            webhook: request.webhook,
+            s3_config: request.s3_config,
+            may_linger: submission == SubmissionKind::Sync,
+            waiting_jobs_max: deployment.endpoint.settings.max_waiting_jobs,
+            idempotency: request.idempotency,
+            incarnation: deployment.incarnation.clone(),
+            tags: request.tags,
+            trace: request.trace,
+        })
+        .await;
     if let Some(why) = submitted.as_ref().err().and_then(refused_for) {
         metrics.refused(why);
     }

@@ -10,8 +10,7 @@ use gristmill_core::time::Timestamp;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::state::{Event, Name, Next, Step, Timer, Times, View, Worker};
-use super::task::Claimed;
+use super::state::{Event, Name, Next, Step, Timer, Times, View};
 use super::{EndpointWorkers, Starter, task};
 use crate::shared::Shared;
 
@@ -26,7 +25,8 @@ impl EndpointWorkers {
         let view = view(&starter.shared, now);
         let actions = self.state.lock().decide(event, &view, || new_name(&starter.shared));
         for worker in actions.start {
-            self.start(starter, worker, None);
+            let task = task::run(starter.clone(), self.clone(), worker);
+            starter.tasks.spawn_on(task, &starter.guests);
         }
         if actions.wakes {
             self.changed.notify_waiters();
@@ -41,17 +41,6 @@ impl EndpointWorkers {
             warn!(endpoint.id = %endpoint, "endpoint `{endpoint}` cannot run its component: {reason}");
         }
         actions.next
-    }
-
-    /// Starts the task of a worker, which may have claimed a job.
-    pub(super) fn start(
-        self: &Arc<Self>,
-        starter: &Starter,
-        worker: Worker,
-        claimed: Option<Claimed>,
-    ) {
-        let task = task::run(starter.clone(), self.clone(), worker, claimed);
-        starter.tasks.spawn_on(task, &starter.guests);
     }
 
     /// A task has ended without a decision, perhaps with its runtime: then it must start no other

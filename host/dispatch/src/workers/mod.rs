@@ -1,11 +1,10 @@
-//! The workers of one endpoint: the [state], the threads that bring it [events], the [tasks](task)
-//! of active workers, and idle ones that are [ready] for a job which is being submitted.
+//! The workers of one endpoint: the [state], the threads that bring it [events], and the
+//! [tasks](task) of active workers.
 //!
 //! **Locks.** The state's lock is held for a decision, which waits for nothing, and never while the
 //! store, the catalog or the runtime is called.
 
 mod events;
-mod ready;
 mod state;
 mod task;
 
@@ -93,10 +92,6 @@ impl EndpointWorkers {
             started_at: worker.started_at,
         };
         listed.into_iter().map(shown).collect()
-    }
-
-    fn take_idle(&self) -> Option<Worker> {
-        self.state.lock().take_idle()
     }
 
     /// The present deployment, unless the endpoint was deleted, and perhaps created again: then its

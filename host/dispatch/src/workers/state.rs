@@ -117,7 +117,7 @@ enum Phase {
     Prepares,
     /// It waits for a sandbox, and will claim a job.
     Waits,
-    /// It has a job, or is to get one with its submission.
+    /// It has a job.
     Runs,
 }
 
@@ -282,19 +282,6 @@ impl State {
         self.idle.clear();
         self.unhealthy = None;
         self.ended_for_room = 0;
-    }
-
-    /// Makes an idle worker active, for a job that is about to be submitted: it will run that job,
-    /// or begin to look for one. `None` if another job waits: that one is first.
-    pub(crate) fn take_idle(&mut self) -> Option<Worker> {
-        let is_impeded = self.is_closed || self.fault.is_some() || self.unhealthy.is_some();
-        if is_impeded || self.demand.claimable > 0 {
-            return None;
-        }
-        let Idle { worker, .. } = self.idle.pop_back()?;
-        self.phases.runs += 1;
-        self.active.insert(worker.number, Active { worker, phase: Phase::Runs });
-        Some(worker)
     }
 
     /// The time of the next tick, for the timer, which ends if there is none.

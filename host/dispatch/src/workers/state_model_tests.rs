@@ -17,8 +17,6 @@ const TICKS_MAX: usize = 1_000;
 /// Where a task is, and what it does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// It was idle, and a job that may be for it is being submitted.
-    Taken,
     Begins,
     Works {
         seen: u64,
@@ -175,21 +173,6 @@ impl World {
     /// Whether the task could do something.
     fn proceed(&mut self, number: u64, mut task: Task) -> bool {
         let step = match task.at {
-            At::Taken => {
-                let is_claimed = self.queue.is_empty() && !self.is_full && self.rng.random();
-                task.at = match is_claimed && self.sandboxes > 0 {
-                    true => {
-                        self.sandboxes -= 1;
-                        (task.has_sandbox, task.job) = (true, Some(true));
-                        // The job was never in the queue, so there is no notification.
-                        self.version += 2;
-                        At::Runs
-                    }
-                    false => At::Begins,
-                };
-                self.tasks.insert(number, task);
-                return true;
-            }
             At::Begins => Step::Begins,
             At::HasRoom => Step::LeavesLine,
             At::Ends => Step::Ends,
@@ -290,13 +273,6 @@ impl World {
         self.sandboxes += u32::from(std::mem::take(&mut task.has_sandbox));
     }
 
-    fn take_an_idle_worker(&mut self) {
-        if let Some(worker) = self.state.take_idle() {
-            let task = Task { at: At::Taken, has_sandbox: false, phase: Phase::Runs, job: None };
-            assert!(self.tasks.insert(worker.number, task).is_none(), "one task for a worker");
-        }
-    }
-
     /// A task ends at any point, as by a panic; a job that it has runs again.
     fn lose_a_task(&mut self) {
         let Some((&number, &task)) = self.tasks.iter().choose(&mut self.rng) else { return };
@@ -369,7 +345,6 @@ impl World {
                 self.change_the_endpoint(workers_max);
             }
             97 => self.settle(),
-            98 => self.take_an_idle_worker(),
             _ => {}
         }
     }

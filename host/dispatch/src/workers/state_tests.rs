@@ -130,32 +130,6 @@ fn an_event_of_a_worker_that_has_ended_changes_nothing() {
 }
 
 #[test]
-fn an_idle_worker_is_taken_for_a_submission_unless_a_job_waits() {
-    let mut bench = Bench::new(SCALING);
-    assert_eq!(bench.state.take_idle(), None);
-    bench.jobs(1, 0);
-    bench.claim(1);
-    assert_eq!(bench.state.take_idle(), None, "it has a job");
-    let _ = bench.step(1, Step::Ends);
-    assert_eq!(bench.state.take_idle().map(|worker| worker.number), Some(1));
-    assert_eq!((bench.counts(), bench.state.take_idle()), ([1, 0, 0, 0, 0], None));
-    // It has run the job of the submission.
-    assert_eq!(bench.step(1, Step::Ends).next, Next::End);
-    assert_eq!(bench.counts(), [0, 1, 0, 0, 0]);
-    // It has got none, and looks for one.
-    assert!(bench.state.take_idle().is_some());
-    bench.rest(1);
-    assert_eq!(bench.counts(), [0, 1, 0, 0, 0]);
-    // A job waits, although there is an idle worker: the disk is full.
-    assert_eq!(bench.jobs(1, 0), [1]);
-    bench.rest(1);
-    assert_eq!((bench.counts(), bench.state.take_idle()), ([0, 1, 0, 0, 0], None));
-    bench.jobs(0, 0);
-    bench.state.close();
-    assert_eq!(bench.state.take_idle(), None);
-}
-
-#[test]
 fn a_job_that_comes_between_a_claim_and_its_end_is_not_forgotten() {
     let mut bench = Bench::new(Scaling { workers_max: 1, ..SCALING });
     assert_eq!(bench.jobs(1, 0), [1]);

@@ -21,21 +21,11 @@ use super::{EndpointWorkers, Starter};
 use crate::attempt;
 use crate::shared::Shared;
 
-/// Runs a worker until it is idle or ends. It is active already, and may have claimed a job.
-pub(super) async fn run(
-    starter: Starter,
-    workers: Arc<EndpointWorkers>,
-    worker: Worker,
-    claimed: Option<Claimed>,
-) {
+/// Runs a worker until it is idle or ends. It is active already.
+pub(super) async fn run(starter: Starter, workers: Arc<EndpointWorkers>, worker: Worker) {
     let mut task = Task { starter, workers, worker, deployment: None, is_decided: false };
     let mut step = Step::Begins;
     let mut reserved = None;
-    if let Some(Claimed { deployment, reservation, job }) = claimed {
-        task.deployment = Some(deployment.clone());
-        task.run_job(deployment, reservation, job).await;
-        step = Step::Ends;
-    }
     while let Some((next, room)) = task.round(step, reserved.take()).await {
         (step, reserved) = (next, room);
     }
@@ -49,13 +39,6 @@ struct Task {
     deployment: Option<Arc<Deployment>>,
     /// Whether the state has ended the task.
     is_decided: bool,
-}
-
-/// A job that was claimed with its submission, and the reservation for it.
-pub(super) struct Claimed {
-    pub(super) deployment: Arc<Deployment>,
-    pub(super) reservation: Reservation,
-    pub(super) job: ClaimedJob,
 }
 
 /// A reservation, and the deployment that it is for.

@@ -21,7 +21,6 @@ use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats, SubmitAnswer,
 };
 use gristmill_core::time::Timestamp;
-use gristmill_core::workers::ReadyWorker;
 use gristmill_test_support::ModelStore;
 use parking_lot::Mutex;
 use rand::RngExt as _;
@@ -58,12 +57,8 @@ impl JobStore for DelayedStore {
         self.store.now()
     }
 
-    async fn submit_to(
-        &self,
-        job: NewJob,
-        worker: Option<Box<dyn ReadyWorker>>,
-    ) -> Result<SubmitAnswer, StoreError> {
-        let answer = self.store.submit_to(job, worker).await;
+    async fn submit(&self, job: NewJob) -> Result<SubmitAnswer, StoreError> {
+        let answer = self.store.submit(job).await;
         self.late(answer).await
     }
 

@@ -1,19 +1,17 @@
-//! Claims of jobs by workers, and of new jobs with their submission. A claim is decided at once in
-//! memory, and written to disk no later than the job's result.
+//! Claims of jobs by workers. A claim is decided at once in memory, and written to disk no later
+//! than the job's result.
 
 use std::ops::ControlFlow;
 
 use gristmill_core::id::{EndpointId, OwnerId, WorkerId};
 use gristmill_core::job::record::{ClaimedJob, Demand, Lease};
 use gristmill_core::job::state::JobEvent;
-use gristmill_core::store::StoreError;
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::TraceContext;
 
 use crate::format::payload::Payload;
 use crate::medium::PayloadLocation;
-use crate::state::disk_usage::EndpointMax;
-use crate::state::index::{Decided, Index, Submitted};
+use crate::state::index::Index;
 use crate::state::slab::JobKey;
 
 /// Most jobs past their ttl that are removed under one hold of the lock.
@@ -55,35 +53,6 @@ impl Claimed {
 }
 
 impl Index {
-    /// Adds a job as [`submit`](Self::submit) does. If no other job of its endpoint waits, `worker`
-    /// has claimed it, and gets its input.
-    pub(crate) fn submit_to(
-        &mut self,
-        new: Submitted,
-        worker: Option<&WorkerId>,
-        now: Timestamp,
-        max: EndpointMax,
-    ) -> Result<(Decided, Option<(Claimed, Payload)>), StoreError> {
-        let decided = self.submit(new, now, max)?;
-        let claimed = match (&decided, worker) {
-            (Decided::Queued(_, key), Some(worker)) if self.is_only_one(*key, now) => {
-                self.claim_job(*key, worker, now)
-            }
-            _ => None,
-        };
-        let claimed = claimed.map(|mut claimed| {
-            let input = claimed.input.take().expect("the input of a new job is in memory");
-            (claimed, input)
-        });
-        Ok((decided, claimed))
-    }
-
-    /// Whether a waiting job can be claimed, and is the only one of its endpoint.
-    fn is_only_one(&self, key: JobKey, now: Timestamp) -> bool {
-        let Some(job) = self.jobs.get(key).filter(|job| now < job.purge_at()) else { return false };
-        self.endpoints.get(&job.endpoint).is_some_and(|endpoint| endpoint.ready.len() == 1)
-    }
-
     /// Takes the oldest waiting job for `worker`, or none if no job waits. The claim continues when
     /// many jobs were past their ttl: the caller releases the lock for other callers, and calls
     /// again.

@@ -191,7 +191,7 @@ pub(crate) struct QueuedNotice {
 /// The result of a submission.
 #[derive(Debug)]
 pub(crate) enum Decided {
-    Queued(QueuedNotice, JobKey),
+    Queued(QueuedNotice),
     /// The submission is a duplicate. The receiver resolves when the job of the first one is on
     /// disk.
     Repeated(SubmitAnswer, oneshot::Receiver<()>),
@@ -643,9 +643,8 @@ impl Index {
             rare: Rare::with(trace),
             pending: Some(Box::new(pending)),
         };
-        let urgency = if job.may_linger { Urgency::Deferred } else { Urgency::Now };
-        let key = self.enqueue_new(entry, urgency);
-        Ok(Decided::Queued(QueuedNotice { endpoint: job.endpoint, job: job.id }, key))
+        self.enqueue_new(entry, if job.may_linger { Urgency::Deferred } else { Urgency::Now });
+        Ok(Decided::Queued(QueuedNotice { endpoint: job.endpoint, job: job.id }))
     }
 
     /// Checks that the owner of a new job has room for it, and for its webhook and tags.
@@ -688,7 +687,7 @@ impl Index {
 
     /// Adds the newest job to its queue, to what its owner has, to all indexes, and to the next
     /// batch.
-    fn enqueue_new(&mut self, job: Job, urgency: Urgency) -> JobKey {
+    fn enqueue_new(&mut self, job: Job, urgency: Urgency) {
         let Job { id, seq, owner, low_priority, endpoint: endpoint_key, .. } = job;
         let (position, ttl_at) = (job.row.queue_position, job.row.ttl_at);
         let usage = DiskUsage::of(&job);
@@ -706,7 +705,6 @@ impl Index {
         if let Some(pending) = self.jobs.get_mut(key).and_then(|job| job.pending.as_mut()) {
             self.backlog.push_job(key, &mut pending.queued, urgency);
         }
-        key
     }
 
     /// Resolves `ack` once everything decided so far about the job is on disk and visible.

@@ -23,7 +23,6 @@ use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreFull, StoreStats, SubmitAnswer,
 };
 use gristmill_core::time::Timestamp;
-use gristmill_core::workers::ReadyWorker;
 use tokio::sync::oneshot;
 
 use super::{Store, fenced};
@@ -90,18 +89,13 @@ impl JobStore for Store {
         self.shared.clock.now()
     }
 
-    async fn submit_to(
-        &self,
-        mut job: NewJob,
-        worker: Option<Box<dyn ReadyWorker>>,
-    ) -> Result<SubmitAnswer, StoreError> {
+    async fn submit(&self, mut job: NewJob) -> Result<SubmitAnswer, StoreError> {
         let shared = &self.shared;
         shared.check_available()?;
         let body = std::mem::replace(&mut job.input, Json::null());
         let input = Payload { body, s3_config: job.s3_config.take() };
         let Some(reserved) = shared.reserve_if(input.len(), DiskSpaceGauge::admits_work).await?
         else {
-            drop(worker);
             // A duplicate needs no room.
             if let Some(idempotency) = job.idempotency
                 && let Some(first) = self.find_repeated(&job.endpoint, idempotency).await?
@@ -115,26 +109,16 @@ impl JobStore for Store {
         let ack = SubmissionAck { sender, wants_end: job.may_linger };
         let limit = shared.settings.endpoint_max();
         let new = Submitted { job, input, reserved: reserved.bytes(), ack };
-        let may_start = shared.settings.disk_space.may_start_jobs();
-        let id = worker.as_ref().filter(|_| may_start).map(|worker| worker.id());
-        let (decided, claimed) =
-            shared.change(|index, now| index.submit_to(new, id, now, limit))??;
-        match decided {
-            Decided::Queued(notice, _) => {
+        match shared.change(|index, now| index.submit(new, now, limit))?? {
+            Decided::Queued(notice) => {
                 reserved.hand_over();
                 shared.notify_queued(Some(&notice));
-                match (worker, claimed) {
-                    (Some(worker), Some((job, input))) => worker.run(job.into_job(input)),
-                    // It looks for a job meanwhile.
-                    (worker, _) => drop(worker),
-                }
                 let Relayed { message: completed, others } = answer(on_disk).await?;
                 drop(others);
                 let completed = completed.and_then(|write| write.into_job(&notice.endpoint));
                 Ok(completed.map_or(SubmitAnswer::Queued, SubmitAnswer::Completed))
             }
             Decided::Repeated(first, on_disk) => {
-                drop(worker);
                 answer(on_disk).await?;
                 Ok(first)
             }

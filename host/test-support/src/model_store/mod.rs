@@ -30,7 +30,6 @@ use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreFull, StoreStats, SubmitAnswer,
 };
 use gristmill_core::time::{Clock, Timestamp};
-use gristmill_core::workers::ReadyWorker;
 use parking_lot::Mutex;
 
 use self::state::{ModelJob, Notifications, State, all_of};
@@ -165,14 +164,9 @@ impl JobStore for ModelStore {
         self.read(|state, _| state.submissions.find(endpoint, idempotency))
     }
 
-    async fn submit_to(
-        &self,
-        new: NewJob,
-        worker: Option<Box<dyn ReadyWorker>>,
-    ) -> Result<SubmitAnswer, StoreError> {
+    async fn submit(&self, new: NewJob) -> Result<SubmitAnswer, StoreError> {
         let limit = new.queue_limit(self.queue_jobs_max);
-        let worker_id = worker.as_ref().map(|worker| worker.id());
-        let (answer, claimed) = self.change(|state, now, notifications| {
+        self.change(|state, now, notifications| {
             if new.incarnation.has_ended() {
                 return Err(StoreError::EndpointDeleted);
             }
@@ -180,7 +174,7 @@ impl JobStore for ModelStore {
             let repeated = idempotency
                 .and_then(|idempotency| state.submissions.find(&new.endpoint, idempotency));
             if let Some(repeated) = repeated {
-                return Ok((repeated, None));
+                return Ok(repeated);
             }
             if state.waiting(&new.endpoint) >= limit {
                 return Err(StoreError::Full(StoreFull::Queue { limit }));
@@ -214,22 +208,15 @@ impl JobStore for ModelStore {
                 usage: JobUsage::default(),
                 new,
             };
-            let (id, endpoint) = (job.new.id, job.new.endpoint.clone());
-            notifications.queued = Some((endpoint.clone(), id));
+            let id = job.new.id;
+            notifications.queued = Some((job.new.endpoint.clone(), id));
             notifications.changed.push(id);
             state.ready.insert(job.ready_key(), id);
-            state.change_queue(&endpoint, notifications);
+            state.change_queue(&job.new.endpoint, notifications);
             let replaced = state.jobs.insert(id, job);
             debug_assert!(replaced.is_none(), "job ids are unique");
-            let worker_id = worker_id.filter(|_| state.waiting(&endpoint) == 1);
-            let claimed = worker_id
-                .and_then(|worker| state.claim_next(&endpoint, worker, now, notifications));
-            Ok((SubmitAnswer::Queued, claimed))
-        })??;
-        if let (Some(worker), Some(claimed)) = (worker, claimed) {
-            worker.run(claimed);
-        }
-        Ok(answer)
+            Ok(SubmitAnswer::Queued)
+        })?
     }
 
     async fn claim(
