@@ -12,15 +12,16 @@ use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogStore
 use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
 use gristmill_core::deploy::template::Template;
-use gristmill_core::id::{JobId, OwnerId, TemplateId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, TemplateId};
 use gristmill_core::job::payload::Json;
-use gristmill_core::job::record::{NewJob, Outcome};
+use gristmill_core::job::record::{Demand, NewJob, Outcome};
 use gristmill_core::job::state::JobStatus;
-use gristmill_core::signals::Signals;
+use gristmill_core::signals::{QueueListener, Signals};
 use gristmill_core::store::{Fenced, JobStore, StoreError};
 use gristmill_core::time::ManualClock;
 use gristmill_store::{OpenError, Settings, Store, check, repair};
 use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
 fn open(dir: &Path) -> Result<Store, OpenError> {
@@ -30,6 +31,16 @@ fn open(dir: &Path) -> Result<Store, OpenError> {
 fn open_with(dir: &Path, settings: Settings) -> Result<Store, OpenError> {
     let clock = Arc::new(ManualClock::new(START));
     Ok(Store::open(dir, clock, Arc::new(Signals::default()), settings)?.0)
+}
+
+/// The demands that were told.
+#[derive(Default)]
+struct Told(Mutex<Vec<Demand>>);
+
+impl QueueListener for Told {
+    fn demand_changed(&self, _: &EndpointId, demand: Demand) {
+        self.0.lock().push(demand);
+    }
 }
 
 /// A unique text of about `bytes`.
@@ -337,7 +348,10 @@ async fn a_damaged_payload_is_an_error_of_its_job_alone() {
     let report = check(dir.path(), None).unwrap();
     assert_eq!(report.damage.len(), 2, "{report:?}");
 
-    let store = open(dir.path()).unwrap();
+    let (clock, signals) = (Arc::new(ManualClock::new(START)), Arc::new(Signals::default()));
+    let store = Store::open(dir.path(), clock, signals.clone(), settings()).unwrap().0;
+    let told = Arc::new(Told::default());
+    signals.set_queue_listener(told.clone());
     for (id, ..) in [large, small] {
         let refused = store.input(id).await.unwrap_err();
         assert!(matches!(refused, StoreError::Damaged(_)), "{refused}");
@@ -349,6 +363,7 @@ async fn a_damaged_payload_is_an_error_of_its_job_alone() {
         let _ = store.finish(job.lease, Outcome::Completed(json("1"))).await.unwrap();
     }
     assert_eq!(claimed, 60 - 8 - 2, "the others run");
+    assert_eq!(told.0.lock().len(), 2, "no answer of a claim has the demand behind a damaged job");
     assert_eq!(store.counts(&endpoint("a")).await.unwrap().in_queue, 0);
     store.flush().await.unwrap();
     for (id, ..) in [large, small] {

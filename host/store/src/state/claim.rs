@@ -28,7 +28,7 @@ pub(crate) struct Claimed {
     execution_timeout_ms: Option<u64>,
     ttl_at: Timestamp,
     trace: Option<TraceContext>,
-    left: Demand,
+    pub(crate) left: Demand,
     pub(crate) input: Option<Payload>,
     /// The location of the input, when it is in the journal.
     pub(crate) location: Option<PayloadLocation>,

@@ -169,10 +169,11 @@ impl JobStore for Store {
             match read {
                 Ok(Some(input)) => return Ok(Some(job.into_job(input))),
                 // A job without input was deleted a moment ago; its lease is stale.
-                Ok(None) => {}
+                Ok(None) => self.shared.signals.demand_changed(endpoint, job.left),
                 // The job can never run. If it were released, a worker would claim it again at
                 // once.
                 Err(StoreError::Damaged(_)) => {
+                    self.shared.signals.demand_changed(endpoint, job.left);
                     let outcome =
                         Outcome::Failed("the stored input of the job is damaged".to_owned());
                     self.finish_now(job.lease, outcome, None).boxed().await?;
