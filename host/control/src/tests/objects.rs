@@ -104,7 +104,10 @@ async fn a_bound_of_fuel_needs_metering_that_counts_it() {
     };
     let (fuel, epoch) = (Some(Metering::Fuel), Some(Metering::Epoch));
     let refused = update(Some(9), epoch).await.unwrap_err();
-    assert!(refused.contains("set `metering` to `fuel`, or `maxFuel` to 0"), "{refused}");
+    assert!(
+        refused.contains("choose the metering `fuel`, or no bound of fuel (0 for"),
+        "{refused}"
+    );
     assert_eq!(update(Some(9), None).await, Ok(Some(9)));
     assert_eq!(update(None, epoch).await, Err(refused.clone()), "it has a bound");
     assert_eq!(update(Some(0), epoch).await, Ok(None));

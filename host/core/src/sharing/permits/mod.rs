@@ -3,17 +3,16 @@
 //!
 //! A job takes a permit before it is claimed, for one sandbox and for all the memory that its
 //! endpoint allows. **Fairness:** the owner that holds the least is next, by the larger one of its
-//! parts of the slots and of the bytes, and owners that hold equally much take turns; then the endpoints of an owner take turns, and the workers of an
-//! endpoint are served in the order in which they came. A worker that finds too few free bytes
-//! holds up the later endpoints of its owner, and every owner that would then hold more bytes than
-//! the worker's owner would, so that a stream of small sandboxes does not starve a large one. It
-//! does so only for a [quarter](holds) of the time, since the memory that it waits for may be in
-//! use for days.
-//! **Bounds:** the sum of all permits never exceeds the limits, and no owner holds more than its
-//! share ([`capacity`]). **Cost:** taking a free permit, and returning it, each cost one
-//! uncontended lock and one map lookup. A waiting worker also costs a channel, and while workers
-//! wait, each permit that is taken or returned examines all waiting owners, and up to 64
-//! [endpoints](Turns) of each.
+//! parts of the slots and of the bytes, and owners that hold equally much take turns; then the
+//! endpoints of an owner take turns, and the workers of an endpoint are served in the order in
+//! which they came. A worker that finds too few free bytes holds up the later endpoints of its
+//! owner, and every owner that would then hold more bytes than the worker's owner would, so that a
+//! stream of small sandboxes does not starve a large one. It does so only for a [quarter](holds) of
+//! the time, since the memory that it waits for may be in use for days. **Bounds:** the sum of all
+//! permits never exceeds the limits, and no owner holds more than its share ([`capacity`]).
+//! **Cost:** taking a free permit, and returning it, each cost one uncontended lock and one map
+//! lookup. A waiting worker also costs a channel, and while workers wait, each permit that is taken
+//! or returned examines all waiting owners, and up to 64 [endpoints](Turns) of each.
 //!
 //! [`FairPermits`](crate::sharing::fair_permits::FairPermits) are for short work: the rule for
 //! owners is the same, and an endpoint has a fixed part. These permits are held for as long as a
