@@ -12,16 +12,13 @@ use std::time::{Duration, Instant};
 
 use gristmill_core::deploy::endpoint::Metering;
 use gristmill_core::runtime::{Attempt, AttemptSink};
-use gristmill_core::sharing::tenancy::Tenancy;
-use gristmill_core::trace::Tracer;
-use gristmill_egress::AddressPolicy;
 use tokio_util::sync::CancellationToken;
 use wasmtime::Store;
 use wasmtime::component::{Component, ComponentType, Instance, Lift, TypedFunc, WasmList};
 use wasmtime_wizer::{ComponentInstanceState, Wizer};
 
 use crate::compile::component::{RejectedComponent, causes, inspect, prepare};
-use crate::egress::{Egress, not_allowed};
+use crate::egress::Egress;
 use crate::engine::{Engines, Kind, Pool, compile_engine};
 use crate::sandbox::deadline::Watch;
 use crate::sandbox::state::{State, store};
@@ -84,19 +81,7 @@ pub async fn preinit(
         return Err(PreinitError::NoInit);
     }
     let watch = Arc::new(Watch::new(Instant::now() + TIME_MAX, CancellationToken::new()));
-    let state = State::new(
-        attempt,
-        sink,
-        watch.clone(),
-        Egress::new(
-            AddressPolicy::default(),
-            Vec::new(),
-            Tenancy::default(),
-            Tracer::default(),
-            not_allowed,
-        ),
-        None,
-    );
+    let state = State::new(attempt, sink, watch.clone(), Egress::plain(), None);
     let mut store = store(&engine.engine, state).map_err(failed)?;
     let _ticking = engines.ticking();
     let instance = tokio::select! {

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use reqwest::Client;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::error::{EgressError, RequestRefusal};
+use super::error::{EgressError, RequestRefusal, not_allowed};
 use gristmill_core::sharing::permits::{Permit, Permits};
 
 /// Most requests of all jobs that are open at one time; each holds a socket. Further ones wait, and
@@ -78,6 +78,12 @@ impl Egress {
             tracer,
             request_refusal,
         })
+    }
+
+    /// Requests to public hosts alone, on a host of one owner and without spans.
+    pub(crate) fn plain() -> Arc<Self> {
+        let (addresses, tenancy) = (AddressPolicy::default(), Tenancy::default());
+        Self::new(addresses, Vec::new(), tenancy, Tracer::default(), not_allowed)
     }
 
     /// Makes the spans of requests.

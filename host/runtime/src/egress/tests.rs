@@ -400,13 +400,7 @@ fn an_owner_has_a_share_of_all_open_requests() {
 
 #[test]
 fn an_endpoint_has_a_share_of_all_open_requests() {
-    let egress = Egress::new(
-        AddressPolicy::default(),
-        Vec::new(),
-        Tenancy::default(),
-        Tracer::default(),
-        not_allowed,
-    );
+    let egress = Egress::plain();
     let [greedy, other] = ["greedy", "other"].map(|id| endpoint_of("owner", id));
     let slot = |endpoint: &Endpoint| {
         let of_job = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();

@@ -66,12 +66,8 @@ fn parse_metrics(text: String) -> Result<Json, EmitError> {
 mod tests {
     use std::sync::Arc;
 
-    use gristmill_core::sharing::tenancy::Tenancy;
-    use gristmill_core::trace::Tracer;
-    use gristmill_egress::AddressPolicy;
-
     use super::*;
-    use crate::egress::{Egress, not_allowed};
+    use crate::egress::Egress;
     use crate::sandbox::deadline::Watch;
     use crate::testing::{Run, TestRuntime, guest};
 
@@ -81,19 +77,7 @@ mod tests {
         let run = Run::of(&TestRuntime::open().add(guest("unreachable")).await);
         let attempt = run.attempt();
         let watch = Arc::new(Watch::new(attempt.deadline, attempt.stop.clone()));
-        let mut state = State::new(
-            attempt,
-            run.sink,
-            watch,
-            Egress::new(
-                AddressPolicy::default(),
-                Vec::new(),
-                Tenancy::default(),
-                Tracer::default(),
-                not_allowed,
-            ),
-            None,
-        );
+        let mut state = State::new(attempt, run.sink, watch, Egress::plain(), None);
         state.emitted_bytes = EMIT_TOTAL_BYTES_MAX - 3 * (1 + EMIT_OVERHEAD_BYTES);
         for _ in 0..3 {
             assert!(state.emit("1".to_owned(), None).await.is_ok());
