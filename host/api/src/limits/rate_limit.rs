@@ -511,7 +511,8 @@ impl Shard {
         /// A sweep looks at each entry.
         const SWEEP_WHEN_SCARCE: Duration = Duration::from_millis(250);
         // An owner can be at its share only when the entries of all would be beyond that of one.
-        let is_scarce = self.entries.len() >= SHARD_ENTRIES_MAX / 4 * 3;
+        let len = self.entries.len() as u64;
+        let is_scarce = ENTRIES.fit(len, len, 1) != Fit::Fits;
         let interval = if is_scarce { SWEEP_WHEN_SCARCE } else { SWEEP };
         if now >= self.swept_at + interval {
             self.sweep(now);

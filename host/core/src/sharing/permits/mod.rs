@@ -10,9 +10,9 @@
 //! stream of small sandboxes does not starve a large one. It does so only for a [quarter](holds) of
 //! the time, since the memory that it waits for may be in use for days. **Bounds:** the sum of all
 //! permits never exceeds the limits, and no owner holds more than its share ([`capacity`]).
-//! **Cost:** taking a free permit, and returning it, each cost one uncontended lock and one map
-//! lookup. A waiting worker also costs a channel, and while workers wait, each permit that is taken
-//! or returned examines all waiting owners, and up to 64 [endpoints](Turns) of each.
+//! **Cost:** taking a free permit, and returning it, each cost one uncontended lock and a few map
+//! lookups. A waiting worker also costs a channel, and while workers wait, each permit that is
+//! taken or returned examines all waiting owners, and up to 64 [endpoints](Turns) of each.
 //!
 //! [`FairPermits`](crate::sharing::fair_permits::FairPermits) are for short work: the rule for
 //! owners is the same, and an endpoint has a fixed part. These permits are held for as long as a
@@ -48,7 +48,7 @@ struct Shared {
 
 /// An owner that waits.
 struct WaitingOwner {
-    /// Its turn among owners that hold equally many slots.
+    /// Its turn among owners that hold equally much.
     turn: u64,
     endpoints: Turns<EndpointId, Grant>,
 }
