@@ -566,3 +566,23 @@ fn comments_have_100_columns_at_most() {
     assert!(count > 10_000, "{count} comments: the files are not found");
     assert_eq!(wide, Vec::<String>::new());
 }
+
+/// A reader of a module meets the product first: more than 80 lines of tests stand in a file of
+/// their own.
+#[test]
+fn a_module_has_80_lines_of_tests_at_most() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (mut count, mut long) = (0, vec![]);
+    for file in CRATES.iter().flat_map(|it| files_below(&root.join(&it.dir).join("src"))) {
+        let code = fs::read_to_string(&file).unwrap();
+        for (start, _) in code.match_indices("#[cfg(test)]\nmod tests {\n") {
+            let lines = code[start..].lines().take_while(|line| *line != "}").count() + 1;
+            count += 1;
+            if lines > 80 {
+                long.push(format!("{}: {lines} lines of tests", file.display()));
+            }
+        }
+    }
+    assert!(count > 100, "{count} modules of tests: the files are not found");
+    assert_eq!(long, Vec::<String>::new(), "move them to `<module>_tests.rs`");
+}
