@@ -1,3 +1,5 @@
+//! Shares of endpoints and owners, the order of waiting requests, and any sequence of calls.
+
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Volumes in a real directory: first use, removal, open files, and locks that other processes see.
+
 use std::fs;
 
 use gristmill_core::deploy::volume_files::{FilePath, VolumeFileError};

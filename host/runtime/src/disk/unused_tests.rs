@@ -1,3 +1,5 @@
+//! Volumes of an earlier process after a start: their count, and the jobs that come before its end.
+
 use std::fs;
 use std::path::Path;
 
