@@ -27,9 +27,7 @@ pub(crate) mod beat;
 pub(crate) mod candidate;
 pub(crate) mod depot;
 #[cfg(test)]
-mod fence_model;
-#[cfg(test)]
-mod fence_replay;
+mod fence_tests;
 pub(crate) mod load;
 pub(crate) mod log;
 mod meta;
