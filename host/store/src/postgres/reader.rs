@@ -203,8 +203,7 @@ impl PostgresReader {
                 }
                 Ok(None)
             }
-            Err(NotLoaded::Failed(error)) => Err(End::Failed(error.to_string())),
-            Err(NotLoaded::Damaged(details)) => Err(End::Failed(details)),
+            Err(error) => Err(End::Failed(error.to_string())),
         }
     }
 
