@@ -365,11 +365,9 @@ impl JobStore for Store {
         };
         let (mut next, is_change, now, next_archived) = self.shared.change(expire)?;
         if next_archived <= now {
-            let (sender, receiver) = oneshot::channel();
             let count_max = EXPIRE_JOBS_MAX;
-            let request = DbRequest::ExpireArchived { now, count_max, answer: sender };
-            self.shared.request(request)?;
-            next = next.min(answer(receiver).await?);
+            let expire = |answer| DbRequest::ExpireArchived { now, count_max, answer };
+            next = next.min(self.shared.ask(expire).await?);
         } else {
             next = next.min(next_archived);
         }
@@ -382,10 +380,9 @@ impl JobStore for Store {
     async fn trim_history(&self, endpoint: &EndpointId, max: HistoryMax) -> Result<(), StoreError> {
         let excess = || self.shared.read(|index, _| index.history_excess(endpoint, max));
         while let Some((excess, true)) = excess()? {
-            let (sender, receiver) = oneshot::channel();
             let endpoint = endpoint.clone();
-            self.shared.request(DbRequest::TrimArchived { endpoint, excess, answer: sender })?;
-            if answer(receiver).await? == 0 {
+            let trim = |answer| DbRequest::TrimArchived { endpoint, excess, answer };
+            if self.shared.ask(trim).await? == 0 {
                 break;
             }
         }
@@ -424,10 +421,9 @@ impl JobStore for Store {
             if left.is_empty() || !has_archived {
                 return Ok(deleted);
             }
-            let (sender, receiver) = oneshot::channel();
             let (endpoint, ids) = (endpoint.clone(), std::mem::take(&mut left));
-            self.shared.request(DbRequest::DeleteArchived { endpoint, ids, answer: sender })?;
-            let archived = answer(receiver).await??;
+            let delete = |answer| DbRequest::DeleteArchived { endpoint, ids, answer };
+            let archived = self.shared.ask(delete).await??;
             deleted += archived.deleted;
             left = archived.in_memory;
         }
@@ -563,9 +559,8 @@ impl JobStore for Store {
                 return Ok(page);
             }
         }
-        let (sender, receiver) = oneshot::channel();
-        self.shared.request(DbRequest::Chunks { seq, query, answer: sender })?;
-        let page = answer(receiver).await?.map_err(damaged)?;
+        let read = |answer| DbRequest::Chunks { seq, query, answer };
+        let page = self.shared.ask(read).await?.map_err(damaged)?;
         let page = match page.chunks.is_empty() {
             true => page,
             false => self.read_pages(pages, query, page).await?,

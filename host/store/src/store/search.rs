@@ -11,12 +11,11 @@ use gristmill_core::job::filter::JobSearch;
 use gristmill_core::job::listing::{JobPage, Positions};
 use gristmill_core::job::record::JobRecord;
 use gristmill_core::store::StoreError;
-use tokio::sync::oneshot;
 
 use super::Store;
 use crate::failure;
 use crate::format::payload::Kind;
-use crate::shared::{answer, damaged};
+use crate::shared::damaged;
 use crate::state::hit::Hit;
 use crate::state::requests::DbRequest;
 use crate::state::search::Searching;
@@ -47,14 +46,9 @@ impl Store {
                 None if questions == QUESTIONS_MAX => break,
                 None => {
                     questions += 1;
-                    let (sender, receiver) = oneshot::channel();
-                    self.shared.request(DbRequest::Search {
-                        search: search.clone(),
-                        before,
-                        found: std::mem::take(&mut found),
-                        answer: sender,
-                    })?;
-                    let (more, searched) = answer(receiver).await?;
+                    let (search, so_far) = (search.clone(), std::mem::take(&mut found));
+                    let more = |answer| DbRequest::Search { search, before, found: so_far, answer };
+                    let (more, searched) = self.shared.ask(more).await?;
                     found = more;
                     searched
                 }
