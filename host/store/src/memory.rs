@@ -243,7 +243,6 @@ impl MemoryReader {
             // Only a medium that archives jobs gets these requests.
             DbRequest::Locate { .. }
             | DbRequest::Load { .. }
-            | DbRequest::List { .. }
             | DbRequest::Search { .. }
             | DbRequest::ExpireArchived { .. }
             | DbRequest::TrimArchived { .. }

@@ -349,7 +349,6 @@ impl PostgresReader {
             // Only a medium that archives jobs gets these requests.
             DbRequest::Locate { .. }
             | DbRequest::Load { .. }
-            | DbRequest::List { .. }
             | DbRequest::Search { .. }
             | DbRequest::ExpireArchived { .. }
             | DbRequest::TrimArchived { .. }

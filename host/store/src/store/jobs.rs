@@ -9,7 +9,7 @@ use gristmill_core::billing::usage::{Bill, Metered};
 use gristmill_core::id::{EndpointId, JobId, ShardId, WorkerId};
 use gristmill_core::job::filter::JobSearch;
 use gristmill_core::job::idempotency::Idempotency;
-use gristmill_core::job::listing::{Cursor, JobPage, JobQuery};
+use gristmill_core::job::listing::{Cursor, JobPage};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
@@ -30,7 +30,6 @@ use crate::failure;
 use crate::format::pages::stored_bytes;
 use crate::format::payload::{Payload, PayloadKey};
 use crate::shared::{answer, damaged};
-use crate::state::archived::Listing;
 use crate::state::bulk_removal::Purged;
 use crate::state::claim::Claimed;
 use crate::state::decide::End;
@@ -42,9 +41,6 @@ use crate::state::requests::{ChunkRequest, DbRequest};
 
 /// Most jobs that one call of `expire` deletes, and most idempotency records that it forgets.
 const EXPIRE_JOBS_MAX: usize = 500;
-
-/// Most scans of the index, of a thousand jobs each, for one page of a list.
-const LIST_VISITS_MAX: usize = 20;
 
 type FencedAnswer = Result<Fenced, StoreError>;
 
@@ -444,49 +440,6 @@ impl JobStore for Store {
             *error = whole;
         }
         Ok(Some(record))
-    }
-
-    async fn list(&self, endpoint: &EndpointId, query: &JobQuery) -> Result<JobPage, StoreError> {
-        let seal = &self.shared.seal;
-        let mut jobs = vec![];
-        let mut next = Some(match query.after {
-            Some(after) => seal.reveal(after).ok_or(StoreError::UnknownCursor)?,
-            None => u64::MAX,
-        });
-        for _ in 0..LIST_VISITS_MAX {
-            let Some(before) = next else { break };
-            let found = self.shared.read(|index, now| {
-                let down_to = index.archived_below(endpoint);
-                let listing = Listing { name: endpoint, query, before, rows: Vec::new(), down_to };
-                (before > down_to).then(|| index.merge(&listing, &mut jobs, now))
-            })?;
-            let found = match found {
-                Some(found) => found,
-                None => {
-                    let (sender, receiver) = oneshot::channel();
-                    self.shared.request(DbRequest::List {
-                        endpoint: endpoint.clone(),
-                        query: *query,
-                        before,
-                        jobs: std::mem::take(&mut jobs),
-                        answer: sender,
-                    })?;
-                    let (more, found) = answer(receiver).await?;
-                    jobs = more;
-                    found
-                }
-            };
-            match found {
-                ControlFlow::Break(location) => {
-                    next = location;
-                    break;
-                }
-                ControlFlow::Continue(location) => next = Some(location),
-            }
-            tokio::task::yield_now().await;
-        }
-        let next = next.map(|location| seal.hide(location));
-        Ok(JobPage { jobs, next, ..JobPage::default() })
     }
 
     async fn search(&self, search: &JobSearch) -> Result<JobPage, StoreError> {

@@ -22,7 +22,8 @@ use crate::state::search::Searching;
 
 const VISITS_MAX: usize = 20;
 
-const QUESTIONS_MAX: usize = 2;
+/// As many as the longest page of jobs in the tables alone takes.
+const QUESTIONS_MAX: usize = 4;
 
 impl Store {
     /// A page of the jobs of a search.
@@ -37,7 +38,7 @@ impl Store {
         for _ in 0..VISITS_MAX {
             let Some(before) = next else { break };
             let in_memory = self.shared.read(|index, now| {
-                let down_to = index.archived_below_all(&search);
+                let down_to = index.archived_below(&search);
                 let part = Searching { search: &search, before, rows: Vec::new(), down_to };
                 (before > down_to).then(|| index.search(&part, &mut found, now))
             })?;
