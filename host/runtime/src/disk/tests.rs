@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use gristmill_core::deploy::volume_files::{FilePath, VolumeFileError};
+use gristmill_core::deploy::volume_files::{FilePath, VolumeFileError, VolumeFiles as _};
 use gristmill_core::id::EndpointId;
 use gristmill_core::time::Timestamp;
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use gristmill_core::runtime::VolumeDirectories as _;
 use gristmill_core::sharing::disk_share::DiskAccount;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::sharing::tenancy::Tenancy;
