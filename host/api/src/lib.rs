@@ -42,7 +42,7 @@ pub use axum::body::Body as AnswerBody;
 pub use host_facts::HostFacts;
 pub use limits::rate_limit::RateLimits;
 pub use limits::unauthenticated::AddressLimit;
-pub use metrics::StandbyMetrics;
+pub use metrics::{StandbyMetrics, Unconfirmed};
 pub use probes::probe_without_jobs;
 pub use router::{Api, response_over_budget, unavailable, unreadable_body};
 pub use state::{ApiParts, ApiState, Compatibility};

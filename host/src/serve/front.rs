@@ -10,7 +10,8 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use gristmill_api::{
-    AnswerBody, Api, StandbyMetrics, probe_without_jobs, response_over_budget, unavailable,
+    AnswerBody, Api, StandbyMetrics, Unconfirmed, probe_without_jobs, response_over_budget,
+    unavailable,
 };
 use gristmill_edge::{Answerer, CallOrigin, RequestBody};
 use hyper::{Method, Request, Response};
@@ -145,7 +146,7 @@ impl Answerer for Front {
 async fn answer_if_open<B>(
     api: Api,
     gate: &Gate,
-    request: Request<B>,
+    mut request: Request<B>,
     origin: Arc<CallOrigin>,
 ) -> Response<AnswerBody>
 where
@@ -154,6 +155,9 @@ where
 {
     let path = request.uri().path();
     if ["/livez", "/metrics"].contains(&path) {
+        if !gate.is_open() {
+            request.extensions_mut().insert(Unconfirmed);
+        }
         return api.answer(request, origin).await;
     }
     if !gate.is_open() {

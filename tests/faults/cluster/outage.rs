@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use gristmill_tests::{
-    PATIENCE, TestHost, eventually, guests, run_in_own_network, skip_without_namespaces,
+    Client, PATIENCE, TestHost, eventually, guests, run_in_own_network, skip_without_namespaces,
 };
 use reqwest::Method;
 use rustix::process::Signal;
@@ -22,7 +22,8 @@ use crate::tcp::PASSWORD;
 async fn calls_are_refused_during_an_outage_and_work_continues_after_it() {
     let Some(mut server) = Server::start() else { return };
     let database = server.database();
-    let one = first(&database);
+    let with_metrics = ["--metrics-listen", "127.0.0.1:0"].map(str::to_owned);
+    let one = TestHost::start_with(&[arguments(&database), with_metrics.to_vec()].concat());
     let two = further(&database, &one);
     one.deploy(&guests::playground(), "play", json!({ "workersMax": 2 })).await;
     let clients = [one.client(), two.client()];
@@ -50,6 +51,11 @@ async fn calls_are_refused_during_an_outage_and_work_continues_after_it() {
         .await;
         assert_eq!(client.get("/livez").await.status, 200);
     }
+    // The alert about hosts that take no calls reads this.
+    let address = one.ready()["metricsAddr"].as_str().unwrap();
+    let collector = Client::new(&format!("http://{address}"), "").with_authorization(None);
+    let metrics = collector.get("/metrics").await;
+    assert!(metrics.text.contains("\ngristmill_active 0\n"), "{metrics:?}");
     tokio::task::block_in_place(|| server.start_again());
     check(&clients, &jobs).await;
     // The active host was not replaced.

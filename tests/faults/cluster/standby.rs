@@ -49,6 +49,8 @@ async fn each_host_serves_its_own_metrics_to_collectors() {
     collector.get("/v1/endpoints").await.refused(503);
     let website = collector.request(Method::GET, "/metrics").header("host", "mill.example.com");
     collector.send(website).await.refused(401);
+    let malformed = collector.request(Method::GET, "/metrics").header("host", "127.0.0.1@example");
+    collector.send(malformed).await.refused(400);
 
     one.ask_to_end();
     until_active(&two).await;

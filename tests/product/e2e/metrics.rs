@@ -466,6 +466,8 @@ async fn a_second_address_serves_metrics_and_probes_without_a_key_and_nothing_el
     })
     .await;
     assert_eq!(collector.get("/livez").await.status, 200, "it still runs a job");
+    let drains = collector.get("/metrics").await;
+    assert!(drains.text.contains("\ngristmill_active 0\n"), "{drains:?}");
     assert!(host.wait(Duration::from_secs(60)).success());
 }
 

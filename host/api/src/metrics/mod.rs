@@ -20,6 +20,7 @@ mod endpoints;
 use std::fmt;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{Request, header};
@@ -49,6 +50,7 @@ use crate::identity::access;
 use crate::identity::caller::{Caller, ReadMetrics};
 use crate::limits::checks::apart;
 use crate::openapi::tag;
+use crate::request::head;
 use crate::state::ApiState;
 
 /// The type of the text.
@@ -61,20 +63,30 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 )]
 pub(crate) async fn metrics(
     Caller { state, .. }: Caller<ReadMetrics>,
+    unconfirmed: Option<Extension<Unconfirmed>>,
 ) -> Result<Response, ApiError> {
-    answer(&state).await
+    answer(&state, unconfirmed.is_none()).await
 }
+
+/// An extension of a call for metrics: the host cannot reach its database, so that it takes no other
+/// calls.
+#[derive(Debug, Clone, Copy)]
+pub struct Unconfirmed;
 
 /// The route for a listener that only collectors reach: it needs no key.
 pub(crate) fn private_routes() -> Router<ApiState> {
-    Router::new().route("/metrics", get(async |State(state): State<ApiState>| answer(&state).await))
+    let metrics = async |State(state): State<ApiState>, unconfirmed: Option<Extension<_>>| {
+        answer(&state, unconfirmed.is_none_or(|Extension(Unconfirmed)| false)).await
+    };
+    Router::new().route("/metrics", get(metrics))
 }
 
 /// One answer at a time is made: with 10,000 names it takes many megabytes, and on its own address
 /// nothing else bounds the calls.
 static TURN: Semaphore = Semaphore::const_new(1);
 
-async fn answer(state: &ApiState) -> Result<Response, ApiError> {
+async fn answer(state: &ApiState, is_confirmed: bool) -> Result<Response, ApiError> {
+    let is_active = is_confirmed && state.jobs.is_accepting();
     let turn = TURN.acquire().await;
     let (state, runtime) = (state.clone(), Handle::current());
     // 10,000 names take 300 ms, in which this thread would answer no other call.
@@ -83,7 +95,8 @@ async fn answer(state: &ApiState) -> Result<Response, ApiError> {
         let counters = host.counters();
         let waiting_calls = state.jobs.waiting_calls();
         let certificate = state.certificate.seconds();
-        let mut registry = registry(&counters, waiting_calls, &state.disk_space, certificate);
+        let machine = of_machine(is_active, &state.disk_space, certificate);
+        let mut registry = registry(machine, &counters, waiting_calls);
         registry.register_collector(Box::new(HostDurations {
             commit: counters.store.commit,
             compile: counters.compiles,
@@ -100,17 +113,11 @@ fn in_open_metrics(text: String) -> Response {
     ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response()
 }
 
-/// The present values of the whole host. The encoder adds the ending `_total` to the name of a
-/// counter.
-fn registry(
-    counters: &HostCounters,
-    waiting_calls: u64,
-    disk: &DiskSpaceGauge,
-    certificate_expires_at_s: u64,
-) -> Registry {
+/// The values of the machine with the present values of the whole host. The encoder adds the ending
+/// `_total` to the name of a counter.
+fn registry(mut registry: Registry, counters: &HostCounters, waiting_calls: u64) -> Registry {
     let HostCounters { store, lost_log_lines, load, endpoints, hosts, backed_up_at_ms, .. } =
         counters;
-    let mut registry = of_machine(true, disk, certificate_expires_at_s);
     let mut counter = |name, help, value: u64| {
         registry.register(name, help, ConstCounter::new(value));
     };
@@ -146,13 +153,18 @@ fn registry(
     registry
 }
 
-/// The values that each host has of itself, whether it has the jobs or stands by.
+/// The values that each host has of itself, whether it has the jobs or stands by. `is_active` is
+/// the answer of `/readyz`, so that an alert sees a host that answers nothing but its metrics.
 fn of_machine(is_active: bool, disk: &DiskSpaceGauge, certificate_expires_at_s: u64) -> Registry {
     let mut registry = Registry::with_prefix("gristmill");
     let mut gauge = |name, help, value: u64| {
         registry.register(name, help, ConstGauge::new(value));
     };
-    gauge("active", "1 on the host that has the jobs, 0 on one that stands by", is_active.into());
+    gauge(
+        "active",
+        "1 on the host that has the jobs and takes calls, 0 on one that stands by, stops, or cannot reach its database",
+        is_active.into(),
+    );
     gauge("disk_free_bytes", "Free space of the data directory's file system", disk.free_bytes());
     gauge("disk_reserve_bytes", "Free space below which new work is refused", disk.reserve_bytes());
     gauge(
@@ -191,7 +203,9 @@ impl StandbyMetrics {
         if call.uri().path() != "/metrics" {
             return None;
         }
-        let answer = match access::check_collector(self.is_loopback, call) {
+        let checked =
+            head::check(call).and_then(|()| access::check_collector(self.is_loopback, call));
+        let answer = match checked {
             Ok(()) => {
                 let certificate = self.certificate.seconds();
                 in_open_metrics(text(&of_machine(false, &self.disk_space, certificate)))

@@ -27,7 +27,8 @@ fn each_metric_has_its_name_its_type_and_its_value() {
         compiles: DurationTotals::default(),
         backed_up_at_ms: 9_999,
     };
-    let text = text(&registry(&counters, 10, &DiskSpaceGauge::new(Tenancy::default()), 7));
+    let machine = of_machine(true, &DiskSpaceGauge::new(Tenancy::default()), 7);
+    let text = text(&registry(machine, &counters, 10));
     let expected = "\
         # HELP gristmill_store_commits Store transactions, one fsync each.\n\
         # TYPE gristmill_store_commits counter\n\

@@ -19,8 +19,9 @@ effect(() => {
   link.value = text;
 });
 
-/** The link whose question has been in sight for this time, without a click. A click that comes sooner was meant for
- * what was there before: a second click of a double-click comes within half a second. */
+/** The link whose question, all of it, has been in sight for this time, without a press of the mouse. A press that
+ * comes sooner was meant for what was there before: a second click of a double-click comes within half a second. A
+ * mouse that comes into the page may have been on a window above it until then. */
 const READY_AFTER_MS = 1000;
 const ready = signal('');
 
@@ -32,6 +33,8 @@ export function Login() {
   const [error, setError] = useState(/** @type {any} */ (null));
   const [busy, setBusy] = useState(false);
   const [whose, setWhose] = useState(/** @type {import('../lib/session.js').Session['key'] | undefined} */ (undefined));
+  const question = useRef(/** @type {HTMLFormElement | null} */ (null));
+  const [whole, setWhole] = useState(true);
   const failed = (e) => {
     setError(e);
     link.value = '';
@@ -55,19 +58,26 @@ export function Login() {
   }, [link.value]);
   useEffect(() => {
     const of = whose && link.value;
-    let timer;
+    if (!of || !question.current) return;
+    let timer, isWhole = false, isPressed = false;
     const wait = () => {
       clearTimeout(timer);
       ready.value = '';
-      if (of && !document.hidden) timer = setTimeout(() => { ready.value = of; }, READY_AFTER_MS);
+      if (isWhole && !isPressed && !document.hidden) timer = setTimeout(() => { ready.value = of; }, READY_AFTER_MS);
     };
-    const early = () => { if (!ready.peek()) wait(); };
-    wait();
-    document.addEventListener('visibilitychange', wait);
+    const end = new AbortController();
+    /** @param {EventTarget} at @param {string} type @param {(e: any) => void} then */
+    const on = (at, type, then) => at.addEventListener(type, then, { signal: end.signal });
+    // A box of a fraction of a pixel is never in sight to the last one.
+    const observer = new IntersectionObserver((seen) => { isWhole = seen[seen.length - 1].intersectionRatio > 0.99; setWhole(isWhole); wait(); }, { threshold: [0, 0.99, 1] });
+    observer.observe(question.current);
+    on(document, 'visibilitychange', wait);
     // A window that lay below another one was never hidden.
-    addEventListener('focus', wait);
-    addEventListener('pointerdown', early);
-    return () => { clearTimeout(timer); document.removeEventListener('visibilitychange', wait); removeEventListener('focus', wait); removeEventListener('pointerdown', early); };
+    on(window, 'focus', wait);
+    on(document.documentElement, 'pointerenter', (e) => { if (e.pointerType === 'mouse') wait(); });
+    on(window, 'pointerdown', () => { if (!ready.peek()) { isPressed = true; wait(); } });
+    for (const type of ['pointerup', 'pointercancel']) on(window, type, () => { if (isPressed) { isPressed = false; wait(); } });
+    return () => { clearTimeout(timer); observer.disconnect(); end.abort(); ready.value = ''; };
   }, [whose]);
   useEffect(() => {
     const title = document.title;
@@ -76,12 +86,13 @@ export function Login() {
   }, []);
   const frame = (form) => html`<${ended.value ? 'div' : 'main'} class="login" id=${ended.value ? undefined : 'main'}>${form}</${ended.value ? 'div' : 'main'}>`;
   const now = !ended.value && session.value?.key;
-  if (link.value) return frame(html`<form aria-label="Log in with a link" onSubmit=${(e) => { e.preventDefault(); if (ready.peek() === link.peek()) enter({ link: link.value }); }}>
+  if (link.value) return frame(html`<form ref=${question} aria-label="Log in with a link" onSubmit=${(e) => { e.preventDefault(); if (ready.peek() === link.peek()) enter({ link: link.value }); }}>
     <div class="brand"><${Icon} name="mark"/>Gristmill</div>
     <h1>Log in with this link?</h1>
     ${whose && html`<${Facts} pairs=${[['Key', called(whose)], ['Owner', whose.owner], ['Scopes', whose.scopes.join(', ')], ['Endpoints', whose.endpoints?.join(', ')]]}/>
     ${now && html`<p class="note">You are logged in as <b>${called(now)}</b> of the owner <b>${now.owner}</b>. This session ends then.</p>`}
     <p>Go on only if you made this link: what you enter afterwards belongs to its owner.</p>
+    ${!whole && html`<p class="note" role="status">Make the window larger: the button works when all of this question is in sight.</p>`}
     <${Button} type="submit" kind="primary" disabled=${busy || ready.value !== link.value}>Log in as ${called(whose)}</${Button}>`}
     <${Button} onClick=${() => { link.value = ''; }}>${now ? `Stay logged in as ${called(now)}` : 'Not now'}</${Button}></form>`);
   return frame(html`<form onSubmit=${(e) => { e.preventDefault(); if (key.trim()) enter({ key: key.trim() }); }}>

@@ -3,7 +3,7 @@
 import test, { after } from 'node:test';
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { open, close, api, key, run, refusal, HOST } from './page.js';
+import { agree, open, close, api, key, run, refusal, HOST } from './page.js';
 
 after(close);
 
@@ -59,7 +59,7 @@ test('the link of `gristmill console` logs in once', async () => {
   const hash = link.slice(link.indexOf('#'));
   const first = await open();
   await first.to(hash);
-  await first.page.getByRole('button', { name: /^Log in as / }).click();
+  await agree(first.page);
   await first.page.getByRole('heading', { name: 'Overview' }).waitFor();
   assert.ok(!first.page.url().includes('enter'));
   await first.check();

@@ -3,7 +3,7 @@
 import test, { after } from 'node:test';
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
-import { open, close, api, key, refusal, until, HOST } from './page.js';
+import { agree, open, close, api, key, refusal, until, HOST } from './page.js';
 
 after(close);
 
@@ -52,7 +52,7 @@ test('a page that opens a link changes the session only after a click', async ()
   assert.equal(await who(other), 'key of the operator');
   // A question uses nothing up, and all tabs follow the answer.
   await other.goto(`${HOST}/console/#/enter/${link}`);
-  await other.getByRole('button', { name: 'Log in as key of the attacker' }).click();
+  await agree(other);
   await page.locator('.who b', { hasText: 'key of the attacker' }).waitFor();
   // A link that was used asks nothing.
   await other.goto(`${HOST}/console/#/enter/${link}`);
@@ -91,9 +91,44 @@ test('a click on the question as soon as it is there decides nothing', async () 
   }
   await page.reload();
   assert.equal(await who(page), 'key of the operator');
-  await yes.click();
+  await agree(other);
   await page.locator('.who b', { hasText: 'key of the attacker' }).waitFor();
   // A call of the tab before may still carry the mark of the session that ended.
+  await check(refusal(401));
+  await end();
+});
+
+test('a question that is not whole in sight, and a press that began before, decide nothing', async () => {
+  const { page, context, login, check, end } = await open();
+  await login((await key(['admin'], 'key of the operator')).text);
+  const link = await linkOf(await attacker('small-window'));
+  const other = await context.newPage();
+  await other.setViewportSize({ width: 420, height: 110 });
+  await other.goto(`${HOST}/console/#/enter/${link}`);
+  const yes = other.getByRole('button', { name: 'Log in as key of the attacker' });
+  const click = () => yes.evaluate((button) => /** @type {HTMLButtonElement} */ (button).click());
+  await other.getByText('Make the window larger').waitFor();
+  await other.waitForTimeout(1500);
+  assert.ok(await yes.isDisabled(), 'a button in a window that shows a part');
+  await other.setViewportSize({ width: 1280, height: 720 });
+  await click();
+  await until('the button works', () => yes.isEnabled());
+  // A mouse that comes from a window above this one clicks at once.
+  await yes.evaluate((button) => {
+    document.documentElement.dispatchEvent(new PointerEvent('pointerenter', { pointerType: 'mouse' }));
+    /** @type {HTMLButtonElement} */ (button).click();
+  });
+  // The mouse is pressed before the second is over, and released long after it.
+  await yes.hover();
+  await other.evaluate(() => dispatchEvent(new Event('focus')));
+  await other.mouse.down();
+  await other.waitForTimeout(1500);
+  await other.mouse.up();
+  await until('the button works again', () => yes.isEnabled());
+  await page.reload();
+  assert.equal(await who(page), 'key of the operator');
+  await yes.click();
+  await page.locator('.who b', { hasText: 'key of the attacker' }).waitFor();
   await check(refusal(401));
   await end();
 });

@@ -3,7 +3,7 @@
 import test, { after } from 'node:test';
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { open, close, run, complete, deploy, key, api, until, refusal, HOST } from './page.js';
+import { agree, open, close, run, complete, deploy, key, api, until, refusal, HOST } from './page.js';
 
 after(close);
 const consoleLink = (apiKey) => {
@@ -166,13 +166,13 @@ test('a link of `gristmill console` works in a tab that is open already', async 
   const { page, login, to, check, end } = await open();
   await login((await key(['read'], 'only reads')).text);
   await to(consoleLink(process.env.GRISTMILL_ADMIN_KEY));
-  await page.getByRole('button', { name: /^Log in as / }).click();
+  await agree(page);
   await page.getByRole('link', { name: 'Keys', exact: true }).waitFor();
   assert.ok(!page.url().includes('enter'));
   // A used link leaves the session as it is, and says so.
   const used = consoleLink(process.env.GRISTMILL_ADMIN_KEY), second = await open();
   await second.to(used);
-  await second.page.getByRole('button', { name: /^Log in as / }).click();
+  await agree(second.page);
   await second.page.getByRole('heading', { name: 'Overview' }).waitFor();
   await second.end();
   await to(used);

@@ -42,6 +42,13 @@ export const key = async (scopes = ['admin'], name = 'test') => { const k = awai
 
 /** Waits until no placeholder of a part that loads is left. */
 export const loaded = (page) => until('the page has loaded', async () => await page.locator('main .loading').count() === 0);
+/** Agrees to the question of a link: its button works a second after the mouse has come into the page. */
+export async function agree(page, name = /^Log in as /) {
+  const yes = page.getByRole('button', { name });
+  await yes.hover();
+  await until('the button works', () => yes.isEnabled());
+  await yes.click();
+}
 
 /** What Chromium reports of a refusal. @param {401 | 400 | 404 | 409} status */
 export const refusal = (status) => `Failed to load resource: the server responded with a status of ${status} (${{ 400: 'Bad Request', 401: 'Unauthorized', 404: 'Not Found', 409: 'Conflict' }[status]})`;
