@@ -35,7 +35,7 @@ pub(crate) struct TooManyUploads;
 type Line = Turns<OwnerId, VecDeque<Waiter<Grant>>>;
 
 /// Hands a waiter its turn.
-type Grant = oneshot::Sender<Turn>;
+type Grant = oneshot::Sender<CompileTurn>;
 
 /// The running compile and the waiting ones. A clone shares them.
 #[derive(Debug, Clone, Default)]
@@ -53,7 +53,7 @@ struct Lines {
 
 /// The right to compile now. When it is dropped, the next waiter gets it.
 #[derive(Debug)]
-pub(crate) struct Turn(CompileTurns);
+pub(crate) struct CompileTurn(CompileTurns);
 
 impl CompileTurns {
     /// Joins the queue. The future resolves to the turn; dropping the future leaves the queue.
@@ -64,7 +64,7 @@ impl CompileTurns {
         &self,
         owner: &OwnerId,
         purpose: Purpose,
-    ) -> Result<impl Future<Output = Turn> + Send + use<>, TooManyUploads> {
+    ) -> Result<impl Future<Output = CompileTurn> + Send + use<>, TooManyUploads> {
         let (grant, granted) = oneshot::channel();
         let number = self.0.lock().push(owner, purpose, grant)?;
         let position =
@@ -95,7 +95,7 @@ impl CompileTurns {
     fn pass_on(&self) {
         let Some(waiter) = self.0.lock().next() else { return };
         // Outside the lock: a waiter that has just left passes its turn on at once.
-        drop(waiter.grant.send(Turn(self.clone())));
+        drop(waiter.grant.send(CompileTurn(self.clone())));
     }
 }
 
@@ -145,7 +145,7 @@ impl Lines {
     }
 }
 
-impl Drop for Turn {
+impl Drop for CompileTurn {
     fn drop(&mut self) {
         self.0.0.lock().is_taken = false;
         self.0.pass_on();
@@ -169,5 +169,5 @@ impl Drop for WaiterPosition {
 }
 
 #[cfg(test)]
-#[path = "turns_tests.rs"]
+#[path = "order_tests.rs"]
 mod tests;

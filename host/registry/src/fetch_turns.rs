@@ -17,9 +17,9 @@ const WAITING_MAX: usize = 16;
 
 /// The turns.
 #[derive(Debug)]
-pub(crate) struct Turns(Permits);
+pub(crate) struct FetchTurns(Permits);
 
-impl Turns {
+impl FetchTurns {
     pub(crate) fn new() -> Self {
         Self(Permits::for_work(FETCHES_MAX))
     }
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn an_owner_leaves_turns_to_others_and_a_bounded_number_waits() {
-        let turns = Turns::new();
+        let turns = FetchTurns::new();
         let (evil, good) = (owner("evil"), owner("good"));
         let take = |owner: &OwnerId| turns.take(owner).now_or_never();
         let held = [take(&evil), take(&evil), take(&evil)];
