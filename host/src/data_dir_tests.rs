@@ -1,3 +1,5 @@
+//! Tables of owners, groups and modes of data directories and key files, with the answer to each.
+
 use std::os::unix::fs::PermissionsExt as _;
 
 use tempfile::TempDir;

@@ -34,7 +34,7 @@ pub(crate) struct HttpMetrics(OnceLock<Routes>);
 
 #[derive(Debug)]
 struct Routes {
-    /// The words of paths, in order, each with the index of its route.
+    /// The words of paths by [`order`], each with the index of its route.
     words: Vec<(Api, String, usize)>,
     /// The last one is [`OTHER`].
     routes: Vec<Route>,
@@ -106,7 +106,7 @@ impl Routes {
             routes.add(path, word.split('.').next().unwrap_or(word));
         }
         UNDOCUMENTED.iter().for_each(|(path, name)| routes.add(path, name));
-        routes.words.sort_unstable();
+        routes.words.sort_unstable_by(|a, b| order(a.0, &a.1).cmp(&order(b.0, &b.1)));
         // Many paths begin with the same word.
         routes.words.dedup();
         routes.index_of(OTHER);
@@ -129,12 +129,18 @@ impl Routes {
     }
 
     fn of_path(&self, path: &str) -> usize {
-        let called = place(path);
-        let found =
-            self.words.binary_search_by(|(api, word, _)| (*api, word.as_str()).cmp(&called));
+        let (api, word) = place(path);
+        let called = order(api, word);
+        let found = self.words.binary_search_by(|(api, word, _)| order(*api, word).cmp(&called));
         let word = found.ok().and_then(|at| self.words.get(at));
         word.map_or(self.routes.len() - 1, |(.., index)| *index)
     }
+}
+
+/// Words differ by their lengths first, so that a search compares one text or two. Comparing texts
+/// at each step took 0.4 % of a `/run`.
+fn order(api: Api, word: &str) -> (Api, usize, &str) {
+    (api, word.len(), word)
 }
 
 /// The word of a path that its route is named by: the operation on an endpoint, the kind of an

@@ -9,9 +9,9 @@
 //! `identity`, `openapi`, the routes, `router`.
 //!
 //! [`Api::new`] lists every route on one screen. The documents of both APIs are those of
-//! `gristmill-wire`; `queue/dto/` and `management/dto/` convert the domain to them. OpenAI's format
-//! is only in `queue/openai`, and that of registries only in [`registry`]. Every error of both APIs
-//! is an [`answer::error::ApiError`].
+//! `gristmill-wire`; each route converts the domain to them, and `queue/dto/` has the conversions
+//! that several routes share. OpenAI's format is only in `queue/openai`, and that of registries
+//! only in [`registry`]. Every error of both APIs is an [`answer::error::ApiError`].
 //!
 //! **Bounds.** A body is read up to its route's limit;
 //! [`limits::in_flight::BODIES_IN_FLIGHT_BYTES_MAX`] bounds the sum of all bodies that are being

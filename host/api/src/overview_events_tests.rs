@@ -1,3 +1,5 @@
+//! Events for the streams of several owners: changes, deletions, late streams, and shared texts.
+
 use gristmill_core::access::key::{NewKey, Scope};
 use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::time::Timestamp;

@@ -1,3 +1,5 @@
+//! Sources among other files: by path, by time, reports of tests, and a search that is cut short.
+
 use std::time::Duration;
 
 use super::*;

@@ -31,8 +31,8 @@
 //! ([`Retries`]).
 
 mod answer;
-mod backup;
 mod client;
+mod download;
 mod error;
 mod events;
 mod job_stream;
@@ -45,8 +45,8 @@ mod sse;
 mod volume_files;
 
 pub use answer::Answer;
-pub use backup::BackupStream;
 pub use client::{ANSWER_BYTES_MAX, BuildError, Builder, Client, is_loopback};
+pub use download::Download;
 pub use error::{ClientError, Refusal};
 pub use events::{EVENT_BYTES_MAX, EventStream};
 pub use job_stream::{Chunk, JobStream, StreamUpdate};
@@ -57,7 +57,6 @@ pub use management::{
 pub use queue::RequestFilter;
 pub use retries::Retries;
 pub use sse::{Event, EventParser};
-pub use volume_files::FileDownload;
 
 /// The types of requests and answers.
 pub use gristmill_wire as wire;

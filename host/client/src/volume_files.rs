@@ -1,30 +1,17 @@
 //! The files of network volumes. Contents are streams: nothing of them is held in memory.
 
 use std::io;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures::Stream;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use reqwest::{Body, Method, Response};
+use reqwest::{Body, Method};
 use url::Url;
 
 use crate::client::with_query;
+use crate::download::{Download, TRANSFER_TIME_MAX};
 use crate::wire::management::VolumeFile;
 use crate::{Answer, Client, ClientError};
-
-/// Most time without a byte: the host reads from its disk.
-const SILENCE_TIME_MAX: Duration = Duration::from_secs(60);
-
-/// Most time for a whole file.
-const FILE_TIME_MAX: Duration = Duration::from_hours(24);
-
-/// The content of a file that is being read.
-#[derive(Debug)]
-pub struct FileDownload {
-    response: Response,
-    base: Url,
-}
 
 impl Client {
     /// The entries of a directory of a network volume, by name. An empty path is the volume's root.
@@ -48,13 +35,9 @@ impl Client {
         &self,
         volume: &str,
         path: &str,
-    ) -> Result<FileDownload, ClientError> {
+    ) -> Result<Download, ClientError> {
         let url = self.file_url(volume, path)?;
-        let request = self.request(Method::GET, url).timeout(FILE_TIME_MAX);
-        Ok(FileDownload {
-            response: self.open(request, true, SILENCE_TIME_MAX).await?,
-            base: self.base().clone(),
-        })
+        self.open_file(self.request(Method::GET, url)).await
     }
 
     /// Writes a file of a network volume. With its size in `bytes`, a file without room is refused
@@ -71,7 +54,7 @@ impl Client {
     ) -> Result<(), ClientError> {
         let request = self
             .request(Method::PUT, self.file_url(volume, path)?)
-            .timeout(FILE_TIME_MAX)
+            .timeout(TRANSFER_TIME_MAX)
             .header(CONTENT_TYPE, "application/octet-stream");
         let request = match bytes {
             Some(bytes) => request.header(CONTENT_LENGTH, bytes),
@@ -108,7 +91,7 @@ impl Client {
     ) -> Result<(), ClientError> {
         let query = recursive.then(|| ("recursive", "true".to_owned()));
         let url = with_query(self.file_url(volume, path)?, query.as_slice());
-        let request = self.request(Method::DELETE, url).timeout(FILE_TIME_MAX);
+        let request = self.request(Method::DELETE, url).timeout(TRANSFER_TIME_MAX);
         self.send::<()>(request, false).await.map(drop)
     }
 
@@ -120,25 +103,6 @@ impl Client {
             return Err(ClientError::Unsendable(sentence));
         }
         Ok(self.url(&[&["v1", "networkvolumes", volume, "files"], names.as_slice()].concat()))
-    }
-}
-
-impl FileDownload {
-    /// The file's size, in bytes.
-    pub fn bytes(&self) -> Option<u64> {
-        self.response.content_length()
-    }
-
-    /// The next piece; `None` at the end.
-    ///
-    /// # Errors
-    /// [`ClientError::Interrupted`] when the connection breaks, or no byte comes for a minute.
-    pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
-        let piece = tokio::time::timeout(SILENCE_TIME_MAX, self.response.chunk()).await;
-        let piece = piece.map_err(|_| {
-            ClientError::Interrupted("the file stopped coming for a minute".to_owned())
-        })?;
-        piece.map_err(|error| ClientError::transport(error, &self.base))
     }
 }
 

@@ -1,3 +1,5 @@
+//! Messages in bodies of any pieces: round trips, foreign bytes, slow readers, and ends of bodies.
+
 use futures::FutureExt as _;
 use http_body_util::{Full, StreamBody};
 use proptest::prelude::*;

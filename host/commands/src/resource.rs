@@ -11,9 +11,11 @@ use serde_json::Value;
 use crate::arguments::ConnectionArgs;
 use crate::output;
 
-/// Arguments of the commands that list all objects of a kind.
+/// Arguments of the commands that make one call and print its answer. In a command's arguments they
+/// are the last ones, or precede a group with a heading: clap gives the heading of the connection
+/// to all arguments that follow it.
 #[derive(Debug, Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct CallArgs {
     /// Print the host's answer as it is.
     #[arg(long)]
     pub(crate) json: bool,
@@ -21,19 +23,19 @@ pub(crate) struct ListArgs {
     pub(crate) connection: ConnectionArgs,
 }
 
-impl ListArgs {
-    /// Prints all objects of a kind, which `call` reads.
+impl CallArgs {
+    /// Prints the answer to `call`, or the lines that `describe` makes of it.
     ///
     /// # Errors
-    /// Those of the call, and when the list cannot be written.
+    /// Those of the call and of [`print`].
     pub(crate) async fn print<T: DeserializeOwned>(
         self,
-        call: impl AsyncFnOnce(&Client) -> Result<Answer<Vec<T>>, ClientError>,
-        table: impl FnOnce(Vec<T>) -> Vec<String>,
+        call: impl AsyncFnOnce(&Client) -> Result<Answer<T>, ClientError>,
+        describe: impl FnOnce(T) -> Vec<String>,
     ) -> anyhow::Result<()> {
         let Self { json, connection } = self;
         let answer = call(&connection.client()?).await?;
-        print(&answer, json, table)
+        print(&answer, json, describe)
     }
 }
 
@@ -56,11 +58,8 @@ pub(crate) async fn delete(
 pub(crate) struct OneArgs {
     /// Its id.
     pub(crate) id: String,
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) connection: ConnectionArgs,
+    pub(crate) call: CallArgs,
 }
 
 /// Prints the host's answer unchanged, or the lines that `describe` makes of it.

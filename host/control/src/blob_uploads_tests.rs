@@ -1,3 +1,5 @@
+//! Uploads without files: one call at a time, claims by manifests, and which of them give way.
+
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 

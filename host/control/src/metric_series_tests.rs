@@ -1,3 +1,5 @@
+//! Series of endpoints that come, work and go: names, the shared series, and totals of jobs.
+
 use proptest::prelude::*;
 
 use gristmill_core::id::OwnerId;

@@ -182,8 +182,10 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
         id: JobId,
     ) -> Result<Option<Box<JobRecord>>, StoreError>;
 
-    /// The endpoint's jobs, newest first.
-    async fn list(&self, endpoint: &EndpointId, query: &JobQuery) -> Result<JobPage, StoreError>;
+    /// The endpoint's jobs, newest first: the [search](Self::search) for them alone.
+    async fn list(&self, endpoint: &EndpointId, query: &JobQuery) -> Result<JobPage, StoreError> {
+        self.search(&JobSearch::of_endpoint(endpoint, query)).await
+    }
 
     /// A page of the jobs of several endpoints that match, newest first. A page may be short, or
     /// empty, and have a next one: a store examines a bounded number of jobs for each page.

@@ -1,3 +1,5 @@
+//! Deadlines of a connection on a paused clock, the preface of HTTP/2, and bodies that are awaited.
+
 use super::*;
 use crate::addresses::{AddressBound, Addresses};
 use crate::call_origin::PeerAddress;

@@ -1,3 +1,5 @@
+//! Connections and bytes of callers without a key, by cases, and sums after any sequence of steps.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Pieces of answers on HTTP/1 and HTTP/2: sizes, small answers, and an owner's streams.
+
 use hyper::Version;
 use parking_lot::Mutex;
 

@@ -1,3 +1,5 @@
+//! Connections of several owners: shares, exempt keys, and the ends of refused and revoked ones.
+
 use futures::FutureExt as _;
 use tokio::sync::OwnedSemaphorePermit;
 

@@ -1,3 +1,5 @@
+//! Slow clients of one and several owners: who is disconnected, who is refused, and what counts.
+
 use super::*;
 
 /// The budget of a host with several owners, and its tenancy.

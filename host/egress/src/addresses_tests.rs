@@ -1,3 +1,5 @@
+//! Refused addresses in each spelling, and the interfaces of a machine that the test makes up.
+
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -135,7 +135,7 @@ pub enum OpenRuntimeError {
 pub struct WasmtimeRuntime {
     artifacts: Arc<Artifacts>,
     egress: Arc<Egress>,
-    disks: Disks,
+    disks: Arc<Disks>,
     disk_space: Arc<DiskSpaceGauge>,
     permits: Permits,
     idle: Idle,
@@ -175,11 +175,11 @@ impl WasmtimeRuntime {
         let artifacts = Artifacts::open(data_dir, engines, compiler, records, depot, disk);
         Ok(Self {
             artifacts: artifacts.map_err(engine_error)?.into(),
-            disks: Disks::open(
+            disks: Arc::new(Disks::open(
                 &settings.data_dir,
                 settings.disk_space.clone(),
                 settings.tenancy.clone(),
-            )?,
+            )?),
             egress: Egress::new(
                 settings.addresses,
                 settings.private_hosts,
@@ -207,6 +207,11 @@ impl WasmtimeRuntime {
         let staged = self.stage(&OwnerId::operator()).await.map_err(failed)?;
         staged.write(bytes).await.map_err(failed)?;
         staged.add(&OwnerId::operator()).await
+    }
+
+    /// The content of network volumes, for callers outside of handlers.
+    pub fn volumes(&self) -> Arc<dyn VolumeDirectories> {
+        self.disks.clone()
     }
 
     /// Uses an existing directory for a network volume, instead of one in the data directory. Must
@@ -498,21 +503,6 @@ impl Components for WasmtimeRuntime {
     }
 }
 
-#[async_trait]
-impl VolumeDirectories for WasmtimeRuntime {
-    async fn mark_removal(&self, volume: &VolumeId) -> io::Result<()> {
-        self.disks.mark_removal(volume).await
-    }
-
-    async fn unmark_removal(&self, volume: &VolumeId) -> io::Result<()> {
-        self.disks.unmark_removal(volume).await
-    }
-
-    async fn remove_volume(&self, volume: &VolumeId) -> io::Result<()> {
-        self.disks.remove_volume(volume).await
-    }
-}
-
 /// A panic of the host inside an attempt ends the attempt, not the host.
 fn broken(panic: &(dyn Any + Send), job: JobId) -> AttemptReport {
     let message = panic
@@ -525,7 +515,6 @@ fn broken(panic: &(dyn Any + Send), job: JobId) -> AttemptReport {
 }
 
 mod reserved;
-mod volume_files;
 
 #[cfg(test)]
 mod hostile_tests;

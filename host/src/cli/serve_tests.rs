@@ -1,3 +1,5 @@
+//! Settings of `serve` from flags, variables and the file, and the line of each option in the docs.
+
 use std::collections::BTreeSet;
 use std::io::Write as _;
 

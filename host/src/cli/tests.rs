@@ -1,3 +1,5 @@
+//! Command lines as clap reads them, help beside the reference and the README, and wrong values.
+
 use clap::{Args as _, CommandFactory as _};
 use gristmill_commands::arguments::ConnectionArgs;
 

@@ -119,7 +119,7 @@ impl RunningHost {
             components: local_runtime.clone(),
             registries: Arc::new(fetcher),
             runtime,
-            volumes: local_runtime.clone(),
+            volumes: local_runtime.volumes(),
             store: store.clone(),
             actions: store.clone(),
             deliveries: store.clone(),

@@ -47,27 +47,31 @@ impl PayloadLocation {
 }
 
 /// The payloads of a medium that are where the batch put them. A medium that returns no locations
-/// for its batches has none.
+/// for its batches has none, and leaves everything here at its default.
 ///
 /// Bytes that a job or delivery refers to are *held* by the index, so that the medium keeps them
 /// where they are.
 pub(crate) trait Medium: Debug + Send + Sync {
-    /// The payload at `location`; `None` when it has moved, or was deleted. Blocks for as long as a
+    /// The payload at a location; `None` when it has moved, or was deleted. Blocks for as long as a
     /// read of its bytes.
     ///
     /// # Errors
     /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when the bytes are not those that were
     /// written; after any other kind the store must end.
-    fn read(&self, location: PayloadLocation) -> io::Result<Option<Bytes>>;
+    fn read(&self, _: PayloadLocation) -> io::Result<Option<Bytes>> {
+        Ok(None)
+    }
 
-    /// Protects the bytes at `locations` until they are released.
-    fn hold(&self, locations: &mut dyn Iterator<Item = PayloadLocation>);
+    /// Protects the bytes at these locations until they are released.
+    fn hold(&self, _: &mut dyn Iterator<Item = PayloadLocation>) {}
 
     /// Undoes a [`hold`](Self::hold).
-    fn release(&self, locations: &mut dyn Iterator<Item = PayloadLocation>);
+    fn release(&self, _: &mut dyn Iterator<Item = PayloadLocation>) {}
 
     /// Bytes that the medium will still write for batches that are durable, at most.
-    fn backlog_bytes(&self) -> u64;
+    fn backlog_bytes(&self) -> u64 {
+        0
+    }
 
     /// Whether new work can be made durable now. Work that is already accepted waits until it can.
     fn is_available(&self) -> bool {
@@ -75,5 +79,5 @@ pub(crate) trait Medium: Debug + Send + Sync {
     }
 
     /// The store has ended: no thread waits for the medium any more.
-    fn close(&self);
+    fn close(&self) {}
 }

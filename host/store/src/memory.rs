@@ -12,7 +12,6 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use gristmill_core::access::secrets::RotateError;
 use gristmill_core::backup::BackupError;
 use gristmill_core::billing::usage::{Hour, UsageKey, UsageQuery, UsageRow, UsageSum};
@@ -26,7 +25,7 @@ use crate::error::OpenError;
 use crate::format::CatalogRow;
 use crate::format::pages::{Answer, Page, Query};
 use crate::format::payload::{Kind, Payload};
-use crate::medium::{Medium, PayloadLocation, SegmentId};
+use crate::medium::{Medium, SegmentId};
 use crate::shared::Shared;
 use crate::state::batch::{Batch, JobWrite, RowWrite};
 use crate::state::index::Phase;
@@ -50,21 +49,7 @@ struct Rows {
     actions: BTreeMap<JobActionId, JobAction>,
 }
 
-impl Medium for Memory {
-    fn read(&self, _: PayloadLocation) -> io::Result<Option<Bytes>> {
-        Ok(None)
-    }
-
-    fn hold(&self, _: &mut dyn Iterator<Item = PayloadLocation>) {}
-
-    fn release(&self, _: &mut dyn Iterator<Item = PayloadLocation>) {}
-
-    fn backlog_bytes(&self) -> u64 {
-        0
-    }
-
-    fn close(&self) {}
-}
+impl Medium for Memory {}
 
 /// Writes the batches to the rows.
 #[derive(Debug)]
@@ -258,7 +243,6 @@ impl MemoryReader {
             // Only a medium that archives jobs gets these requests.
             DbRequest::Locate { .. }
             | DbRequest::Load { .. }
-            | DbRequest::List { .. }
             | DbRequest::Search { .. }
             | DbRequest::ExpireArchived { .. }
             | DbRequest::TrimArchived { .. }

@@ -221,6 +221,16 @@ impl Shared {
         Ok(())
     }
 
+    /// The answer of the medium's thread to a request.
+    pub(crate) async fn ask<T>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<T>) -> DbRequest,
+    ) -> Result<T, StoreError> {
+        let (sender, receiver) = oneshot::channel();
+        self.request(request(sender))?;
+        answer(receiver).await
+    }
+
     /// The payload at a location in the medium; `None` when it has moved.
     ///
     /// # Errors

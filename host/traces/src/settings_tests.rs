@@ -1,3 +1,5 @@
+//! Variables of the environment, one by one: defaults, effects, secret headers, and wrong values.
+
 use super::*;
 
 fn read(variables: &[(&str, &str)]) -> Result<Option<TraceSettings>, InvalidSetting> {

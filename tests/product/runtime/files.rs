@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use gristmill_core::id::VolumeId;
-use gristmill_core::runtime::{AttemptEnd, Runtime as _, VolumeDirectories as _};
+use gristmill_core::runtime::{AttemptEnd, Runtime as _};
 use gristmill_tests::{eventually, guests};
 use serde_json::{Value, json};
 
@@ -436,13 +436,13 @@ async fn a_removed_volume_is_deleted_after_its_last_job() {
     let bench = Bench::open(&guests::playground()).await;
     file(&bench, "write", "a", &json!({ "text": "rye" })).await.output();
     let volume = VolumeId::new("v").unwrap();
-    bench.runtime().remove_volume(&volume).await.unwrap();
+    bench.runtime().volumes().remove_volume(&volume).await.unwrap();
     let volumes = bench.data_dir().join("volumes");
     eventually("the volume is gone", async || {
         fs::read_dir(&volumes).unwrap().next().is_none().then_some(())
     })
     .await;
-    bench.runtime().remove_volume(&volume).await.unwrap();
+    bench.runtime().volumes().remove_volume(&volume).await.unwrap();
     // A running job does not create it again.
     let error = file(&bench, "write", "a", &json!({})).await.error();
     assert!(error.starts_with("network volume `v` cannot be used"), "{error}");

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gristmill_core::deploy::volume::Volume;
-use gristmill_core::deploy::volume_files::VolumeFiles as _;
 use gristmill_core::id::{OwnerId, VolumeId};
 use gristmill_core::runtime::AttemptEnd;
 use gristmill_core::time::Timestamp;
@@ -188,7 +187,7 @@ async fn a_running_job_shows_its_volume_as_used_while_hundreds_of_others_are_use
                 size_gb: 1,
                 created_at: Timestamp::from_millis(0),
             };
-            let listed = bench.runtime().list_files(&other, None, None, 1).await.unwrap();
+            let listed = bench.runtime().volumes().list_files(&other, None, None, 1).await.unwrap();
             assert_eq!(listed, []);
         }
         let of_another_process = fs::File::open(volume(&bench)).unwrap();

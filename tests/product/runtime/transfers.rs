@@ -7,7 +7,7 @@ use std::fs;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use gristmill_core::deploy::volume::Volume;
-use gristmill_core::deploy::volume_files::{FilePath, NewFile, VolumeFileError, VolumeFiles as _};
+use gristmill_core::deploy::volume_files::{FilePath, NewFile, VolumeFileError};
 use gristmill_core::id::{OwnerId, VolumeId};
 use gristmill_core::time::Timestamp;
 use gristmill_tests::{eventually, guests};
@@ -31,7 +31,7 @@ fn path(text: &str) -> FilePath {
 }
 
 async fn begin(bench: &Bench, file: &str) -> Result<Box<dyn NewFile>, VolumeFileError> {
-    bench.runtime().create_file(&volume(), &path(file), None).await
+    bench.runtime().volumes().create_file(&volume(), &path(file), None).await
 }
 
 async fn write(bench: &Bench, file: &str, content: Vec<u8>) {
@@ -59,9 +59,9 @@ async fn a_full_disk_takes_no_file_and_keeps_the_older_one() {
     .await;
     assert_eq!(fs::read(on_host.join("kept")).unwrap(), b"rye");
     // Files can be read and removed.
-    let read = bench.runtime().open_file(&volume(), &path("kept")).await.unwrap();
+    let read = bench.runtime().volumes().open_file(&volume(), &path("kept")).await.unwrap();
     assert_eq!(read.bytes, 3);
-    bench.runtime().remove_file(&volume(), &path("kept"), false).await.unwrap();
+    bench.runtime().volumes().remove_file(&volume(), &path("kept"), false).await.unwrap();
     bench.disk_space.set(9, 2);
     write(&bench, "new", vec![]).await;
 }
@@ -69,7 +69,8 @@ async fn a_full_disk_takes_no_file_and_keeps_the_older_one() {
 #[tokio::test]
 async fn a_file_that_changes_while_it_is_read_is_whole_or_an_error() {
     let bench = Bench::open(&guests::echo()).await;
-    let read = async || bench.runtime().open_file(&volume(), &path("file")).await.unwrap();
+    let read =
+        async || bench.runtime().volumes().open_file(&volume(), &path("file")).await.unwrap();
     write(&bench, "file", vec![1; MIB]).await;
     let replaced = read().await;
     write(&bench, "file", vec![2; MIB]).await;
@@ -91,9 +92,10 @@ async fn the_deepest_tree_is_written_listed_and_removed() {
     let deepest = ["d"; 64].join("/");
     write(&bench, &deepest, b"x".to_vec()).await;
     let above = path(&["d"; 63].join("/"));
-    let listed = bench.runtime().list_files(&volume(), Some(&above), None, 10).await.unwrap();
+    let listed =
+        bench.runtime().volumes().list_files(&volume(), Some(&above), None, 10).await.unwrap();
     assert_eq!(listed.len(), 1);
-    bench.runtime().remove_file(&volume(), &path("d"), true).await.unwrap();
-    let left = bench.runtime().list_files(&volume(), None, None, 10).await.unwrap();
+    bench.runtime().volumes().remove_file(&volume(), &path("d"), true).await.unwrap();
+    let left = bench.runtime().volumes().list_files(&volume(), None, None, 10).await.unwrap();
     assert_eq!(left, []);
 }

@@ -1,3 +1,5 @@
+//! Hosts, origins and browsers that a host without keys and its listener for collectors answer.
+
 use gristmill_core::id::OwnerId;
 use gristmill_core::time::Timestamp;
 

@@ -1,3 +1,5 @@
+//! Session cookies: calls of the console's page and of other sites, two cookies, and attributes.
+
 use axum::http::Request;
 
 use super::*;

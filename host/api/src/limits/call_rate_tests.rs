@@ -1,3 +1,5 @@
+//! The rate by cases, and by properties for any pattern of calls and any change of the limit.
+
 use proptest::prelude::*;
 
 use super::*;

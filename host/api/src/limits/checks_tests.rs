@@ -1,3 +1,5 @@
+//! Threads of large bodies and pages, and the turns of keys and owners that have several.
+
 use std::sync::mpsc;
 
 use futures::FutureExt as _;

@@ -1,3 +1,5 @@
+//! Limits of keys, endpoints and owners: concurrent calls, inherited tables, and bounded entries.
+
 use gristmill_core::access::key::NewKey;
 use gristmill_core::id::TemplateId;
 use gristmill_core::time::{ManualClock, Timestamp};

@@ -5,18 +5,20 @@ use std::ops::Range;
 use std::str::FromStr;
 
 use axum::extract::RawQuery;
-use gristmill_control::{BucketSize, Buckets as _, Grouping, ReportQuery};
-use gristmill_core::billing::usage::{Hour, UsageFilter};
+use gristmill_control::{BucketSize, Buckets as _, Grouping, Record, ReportQuery};
+use gristmill_core::billing::price::Prices;
+use gristmill_core::billing::usage::{Hour, UsageFilter, UsageSum};
 use gristmill_core::deploy::template::TemplateFilter;
 use gristmill_core::limits::TIME_CHARS_MAX;
 use gristmill_core::time::Timestamp;
 use gristmill_wire::management::BillingRecord;
 use jiff::civil::Date;
 
-use super::dto;
-use super::dto::DATA_CENTER;
 use super::page::{Page, Paged};
+use super::volumes::DATA_CENTER;
+use crate::answer::amount::amount;
 use crate::answer::error::ApiError;
+use crate::answer::wire_time::rfc3339_shortest;
 use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::{
     BillingPeriod, BillingQuery, PageOfList, PodBillingQuery, VolumeBillingQuery,
@@ -66,7 +68,7 @@ pub(crate) async fn endpoints(
     let records = billing.report(&key, report, page.after(), page.count_max()).await?;
     let prices = *billing.prices();
     let select = move |page: Page| {
-        let document = |record| dto::billing_record(record, grouping, &prices);
+        let document = |record| billing_record(record, grouping, &prices);
         page.of(records, |record| record.cursor_position(), document)
     };
     page.make(&state, &key, select).await
@@ -177,4 +179,27 @@ fn id<T: FromStr<Err: Display>>(query: Query<'_>, name: &str) -> Result<Option<T
     let Some(text) = query.text(name) else { return Ok(None) };
     let wrong = |error| ApiError::bad_request(format!("query `{name}`: {error}"));
     text.parse().map(Some).map_err(wrong)
+}
+
+/// The answer's form of a record.
+fn billing_record(record: Record, grouping: Grouping, prices: &Prices) -> BillingRecord {
+    let Record { bucket, id, sum } = record;
+    let UsageSum { jobs, wall_ms, cpu_us, fuel, memory_bytes_peak, memory_mib_ms, .. } = sum;
+    let id_of = |its: Grouping| (its == grouping).then(|| id.clone());
+    BillingRecord {
+        time: rfc3339_shortest(bucket.start()),
+        endpoint_id: id_of(Grouping::Endpoint),
+        template_id: id_of(Grouping::Template),
+        owner_id: id_of(Grouping::Owner),
+        amount: amount(prices.amount(&sum)),
+        time_billed_ms: wall_ms,
+        jobs,
+        cpu_ms: cpu_us / 1_000,
+        fuel,
+        memory_bytes_peak,
+        memory_mib_ms,
+        bytes_in: sum.bytes_in,
+        bytes_out: sum.bytes_out,
+        chunks: sum.chunks,
+    }
 }

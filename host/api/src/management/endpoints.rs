@@ -7,14 +7,18 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use gristmill_control::TemplateUsage;
-use gristmill_core::deploy::endpoint::Deployment;
-use gristmill_wire::management::{self as wire, EndpointInput, EndpointWithSecret, NewEndpoint};
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
+use gristmill_json_schema::SchemaText;
+use gristmill_wire::management::{
+    self as wire, ComputeType, EndpointInput, EndpointWithSecret, NewEndpoint,
+};
 
 use super::dry_run::DryRun;
 use super::input::{self, Named, Parsed};
 use super::page::{Page, Paged};
-use super::{document, dto};
+use super::{document, pods, templates};
 use crate::answer::error::ApiError;
+use crate::answer::wire_time::rfc3339;
 use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::{CheckOnly, EndpointParts, PageOfList};
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
@@ -36,7 +40,7 @@ pub(crate) async fn get(
     let parts = Parts::of(&state, query.as_deref().unwrap_or_default()).await?;
     let deployment = state.control.endpoints.get_deployment(&key, &named.id()?)?;
     document::answer(&state, &key, move || {
-        let endpoint = dto::deployed_endpoint(&deployment);
+        let endpoint = deployed_endpoint(&deployment);
         parts.added_to(endpoint, &deployment)
     })
     .await
@@ -57,7 +61,7 @@ pub(crate) async fn list(
     let caller = key.clone();
     let select = move |page: Page| {
         let own = parts.state.control.endpoints.deployments(&caller);
-        let document = |of: &Arc<Deployment>| parts.added_to(dto::endpoint(&of.endpoint), of);
+        let document = |of: &Arc<Deployment>| parts.added_to(shown(&of.endpoint), of);
         page.of(own.iter(), |deployment| deployment.endpoint.id.to_string(), document)
     };
     page.make(&state, &key, select).await
@@ -86,11 +90,11 @@ impl Parts {
         let (control, compatibility) = (&self.state.control, &self.state.compatibility);
         let template = self.used.as_ref().filter(|_| deployment.uses_template()).map(|used| {
             let prices = control.billing.prices();
-            dto::template(&deployment.template, &compatibility.brand, used, prices).into()
+            templates::shown(&deployment.template, &compatibility.brand, used, prices).into()
         });
         let workers = self.has_workers.then(|| {
             let workers = control.endpoints.workers(&deployment.endpoint.id).into_iter();
-            workers.map(|worker| dto::pod(deployment, worker)).collect()
+            workers.map(|worker| pods::pod(deployment, worker)).collect()
         });
         wire::Endpoint { template, workers, ..endpoint }
     }
@@ -115,7 +119,7 @@ pub(crate) async fn create(
 ) -> Result<Response, ApiError> {
     let Parsed { body, ignored } = input::parsed::<EndpointInput>(&state, &key, request).await?;
     let endpoint = state.control.endpoints.create(&key, body, dry_run.0).await?;
-    let make = move || dto::endpoint_with_secret(&endpoint, ignored);
+    let make = move || endpoint_with_secret(&endpoint, ignored);
     dry_run.answer(&state, &key, make).await
 }
 
@@ -142,7 +146,7 @@ pub(crate) async fn update(
     let id = named.id()?;
     named.check_kept(body.id.as_ref().map(|id| id.as_str()))?;
     let endpoint = state.control.endpoints.update(&key, id, body, dry_run.0).await?;
-    dry_run.answer(&state, &key, move || dto::endpoint_of(&endpoint, ignored)).await
+    dry_run.answer(&state, &key, move || endpoint_of(&endpoint, ignored)).await
 }
 
 /// Deletes the endpoint with all its jobs.
@@ -158,4 +162,50 @@ pub(crate) async fn delete(
 ) -> Result<StatusCode, ApiError> {
     state.control.endpoints.delete(&key, named.id()?).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// The answer's form of an endpoint.
+fn shown(endpoint: &Endpoint) -> wire::Endpoint {
+    wire::Endpoint {
+        id: endpoint.id.clone(),
+        user_id: endpoint.owner.clone(),
+        name: endpoint.name.clone(),
+        template_id: endpoint.template.clone(),
+        template_is_deleted: endpoint.template_is_deleted,
+        version: endpoint.version,
+        created_at: rfc3339(endpoint.created_at),
+        compute_type: ComputeType::Cpu,
+        data_center_ids: Vec::new(),
+        gpu_count: 0,
+        gpu_type_ids: Vec::new(),
+        allowed_cuda_versions: Vec::new(),
+        instance_ids: Vec::new(),
+        settings: endpoint.settings.clone(),
+        network_volume_ids: endpoint.network_volume.iter().cloned().collect(),
+        network_volume_id: endpoint.network_volume.clone(),
+        input_schema: None,
+        template: None,
+        workers: None,
+        ignored_fields: Vec::new(),
+    }
+}
+
+/// The answer to a body of which these fields were ignored.
+fn endpoint_of(of: &Endpoint, ignored_fields: Vec<String>) -> wire::Endpoint {
+    wire::Endpoint { ignored_fields, ..shown(of) }
+}
+
+/// The same with the schema of its handler's input.
+fn deployed_endpoint(deployment: &Deployment) -> wire::Endpoint {
+    let input_schema = deployment.input_schema.as_ref().map(SchemaText::value);
+    wire::Endpoint { input_schema, ..shown(&deployment.endpoint) }
+}
+
+/// An endpoint with the secret of its webhooks.
+pub(super) fn endpoint_with_secret(
+    with: &Endpoint,
+    ignored_fields: Vec<String>,
+) -> EndpointWithSecret {
+    let webhook_secret = with.webhook_secrets.current().reveal();
+    EndpointWithSecret { endpoint: endpoint_of(with, ignored_fields), webhook_secret }
 }

@@ -6,20 +6,20 @@ use axum::Json;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use gristmill_control::ImageName;
-use gristmill_core::catalog::Image;
+use gristmill_core::catalog::{self, Component, Image};
 use gristmill_core::limits::COMPONENT_BYTES_MAX;
 
-use super::dto;
 use super::input::Named;
 use super::page::{Page, Paged};
 use crate::answer::error::ApiError;
+use crate::answer::wire_time::rfc3339;
 use crate::identity::auth;
 use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, CompileRefused, Missing, Mistaken};
 use crate::openapi::tag;
 use crate::request::body;
-use gristmill_wire::management::Handler;
+use gristmill_wire::management::{Handler, Producer};
 use gristmill_wire::schema::ComponentBytes;
 
 /// All image names of the key's owner, with their components.
@@ -36,7 +36,7 @@ pub(crate) async fn list(
     let select = move |page: Page| {
         let images = images.list(&caller, None);
         let cursor_position = |(image, _): &(&Arc<Image>, _)| image.reference();
-        page.of(images.iter(), cursor_position, |(image, component)| dto::handler(image, component))
+        page.of(images.iter(), cursor_position, |(image, component)| handler(image, component))
     };
     page.make(&state, &key, select).await
 }
@@ -51,7 +51,7 @@ pub(crate) async fn get(
     Named(reference): Named,
 ) -> Result<Json<Handler>, ApiError> {
     let (image, component) = state.control.images.get(&key, &ImageName::parse(&reference)?)?;
-    Ok(Json(dto::handler(&image, &component)))
+    Ok(Json(handler(&image, &component)))
 }
 
 /// Uploads a component as `name:tag`.
@@ -78,7 +78,7 @@ pub(crate) async fn upload(
         return Err(ApiError::bad_request("the body is empty; send the component's bytes"));
     }
     let (image, component) = state.control.images.upload(&key, name, staged).await?;
-    Ok(Json(dto::handler(&image, &component)))
+    Ok(Json(handler(&image, &component)))
 }
 
 /// Removes a name; refused while an endpoint runs its component, with the names of the endpoints.
@@ -95,4 +95,29 @@ pub(crate) async fn delete(
 ) -> Result<StatusCode, ApiError> {
     state.control.images.remove(&key, ImageName::parse(&reference)?).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+fn producers(list: &[catalog::Producer]) -> Vec<Producer> {
+    let producer = |producer: &catalog::Producer| Producer {
+        name: producer.name.clone(),
+        version: producer.version.clone(),
+    };
+    list.iter().map(producer).collect()
+}
+
+/// The answer's form of an uploaded handler.
+fn handler(image: &Image, component: &Component) -> Handler {
+    Handler {
+        name: image.name.clone(),
+        tag: image.tag.clone(),
+        image: image.reference(),
+        sha256: component.digest.to_string(),
+        size_in_bytes: component.bytes,
+        imports: component.imports.clone(),
+        exports: component.exports.clone(),
+        language: producers(&component.producers.languages),
+        toolchain: producers(&component.producers.tools),
+        compile_ms: component.compile_ms,
+        updated_at: rfc3339(image.updated_at),
+    }
 }

@@ -1,3 +1,5 @@
+//! Fields of management inputs that are unknown, of a wrong type, without effect, or for a GPU.
+
 use gristmill_wire::management::{EndpointInput, NetworkVolumeInput, NewKey, TemplateInput};
 use serde_json::json;
 

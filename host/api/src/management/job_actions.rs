@@ -5,13 +5,15 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use gristmill_control::{ControlError, NewJobAction};
 use gristmill_core::job::action::JobAction;
+use gristmill_core::job::tags::Tag;
 use gristmill_core::limits::ACTION_ENDPOINTS_MAX;
 use gristmill_wire::management as wire;
 
 use super::input::{self, Named};
+use super::job_filter;
 use super::page::{Page, Paged};
-use super::{dto, job_filter};
 use crate::answer::error::ApiError;
+use crate::answer::wire_time::rfc3339;
 use crate::identity::caller::{Caller, Read, Submit};
 use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
@@ -45,7 +47,7 @@ pub(crate) async fn begin(
         |error: ControlError| ApiError::bad_request(format!("`filter.endpoints`: {error}"));
     let endpoints = job_filter::endpoints(&state, &key, &named, missing)?;
     let new = NewJobAction { kind, filter, endpoints, names_endpoints: !named.is_empty() };
-    Ok(Json(dto::job_action(state.control.job_actions.begin(&key, new).await?)))
+    Ok(Json(job_action(state.control.job_actions.begin(&key, new).await?)))
 }
 
 /// The actions of the key's owner, the newest first.
@@ -64,7 +66,7 @@ pub(crate) async fn list(
     let cursor_position = |action: &JobAction| {
         format!("{:020} {}", u64::MAX - action.created_at.as_millis(), action.id)
     };
-    let select = move |page: Page| page.of(actions, cursor_position, dto::job_action);
+    let select = move |page: Page| page.of(actions, cursor_position, job_action);
     page.make(&state, &key, select).await
 }
 
@@ -77,7 +79,7 @@ pub(crate) async fn get(
     Caller { state, key, .. }: Caller<Read>,
     Named(id): Named,
 ) -> Result<Json<wire::JobAction>, ApiError> {
-    Ok(Json(dto::job_action(state.control.job_actions.get(&key, &id)?)))
+    Ok(Json(job_action(state.control.job_actions.get(&key, &id)?)))
 }
 
 /// Aborts an action. Jobs that it has changed stay changed.
@@ -91,4 +93,30 @@ pub(crate) async fn abort(
 ) -> Result<StatusCode, ApiError> {
     state.control.job_actions.abort(&key, &id).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// The answer's form of an action.
+fn job_action(action: JobAction) -> wire::JobAction {
+    let pair = |tag: Tag| (tag.key().to_owned(), tag.value().to_owned());
+    let filter = action.filter;
+    wire::JobAction {
+        id: action.id,
+        action: action.kind,
+        filter: wire::JobActionFilter {
+            endpoints: if action.names_endpoints { action.endpoints } else { Vec::new() },
+            statuses: filter.statuses,
+            tags: filter.tags.into_iter().map(pair).collect(),
+            from: filter.from.map(rfc3339),
+            to: filter.until.map(rfc3339),
+            id_prefix: filter.id_prefix,
+            error: filter.error,
+        },
+        state: action.state,
+        matched: action.counts.matched,
+        changed: action.counts.changed,
+        skipped: action.counts.skipped,
+        created_at: rfc3339(action.created_at),
+        ended_at: action.ended_at.map(rfc3339),
+        reason: action.reason,
+    }
 }

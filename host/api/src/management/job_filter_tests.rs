@@ -1,3 +1,5 @@
+//! Conditions of a filter of jobs in queries and bodies, and answers that name a mistake in one.
+
 use axum::response::IntoResponse as _;
 use http_body_util::BodyExt as _;
 use serde_json::json;

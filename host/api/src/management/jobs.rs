@@ -4,12 +4,18 @@ use axum::body::Body;
 use axum::extract::RawQuery;
 use axum::response::Response;
 use gristmill_core::job::filter::JobSearch;
+use gristmill_core::job::listing::{Cursor, JobPage};
+use gristmill_core::job::record::JobRecord;
+use gristmill_core::job::tags::Tags;
 use gristmill_core::limits::LIST_JOBS;
-use gristmill_wire::management::JobList;
+use gristmill_core::time::Timestamp;
+use gristmill_wire::management::{JobList, JobSummary};
 
-use super::{dto, job_filter};
+use super::job_filter;
+use crate::answer::elements::Elements;
 use crate::answer::error::ApiError;
 use crate::answer::json::json_response;
+use crate::answer::wire_time::rfc3339;
 use crate::identity::caller::{Caller, Read};
 use crate::openapi::parameters::JobListFilter;
 use crate::openapi::refusals::{Missing, Mistaken};
@@ -44,6 +50,45 @@ pub(crate) async fn list(
         count_max: query.bounded("limit", LIST_JOBS)?,
     };
     let (page, read_at) = state.jobs.search(&search).await?;
-    let json = state.pages.write(&key, move || dto::job_list(page, read_at)).await?;
+    let json = state.pages.write(&key, move || job_list(page, read_at)).await?;
     Ok(json_response(Body::from(json)))
+}
+
+/// A page as JSON, in the form of [`JobList`]. It ends as
+/// [other pages](Elements) do.
+///
+/// # Errors
+/// 500 when a job has no JSON form.
+fn job_list(page: JobPage, read_at: Timestamp) -> Result<Vec<u8>, ApiError> {
+    let (mut jobs, mut next) = (Elements::default(), page.next);
+    for (index, job) in page.jobs.into_iter().enumerate() {
+        if !jobs.add(&summary(job, read_at))? {
+            // The first element always has room.
+            next = index.checked_sub(1).and_then(|last| page.positions.after(last));
+            break;
+        }
+    }
+    let mut json = [&br#"{"jobs":"#[..], &jobs.into_json()].concat();
+    if let Some(Cursor(position)) = next {
+        json.extend_from_slice(format!(r#","cursor":"{position:016x}""#).as_bytes());
+    }
+    json.push(b'}');
+    Ok(json)
+}
+
+fn summary(job: JobRecord, read_at: Timestamp) -> JobSummary {
+    let pairs =
+        |tags: Tags| tags.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    JobSummary {
+        id: job.id.to_string(),
+        status: job.status,
+        created_at: rfc3339(job.created_at),
+        delay_time: job.delay_ms(read_at),
+        execution_time: job.execution_ms(read_at),
+        retries: (job.retries > 0).then_some(job.retries),
+        endpoint_id: job.endpoint,
+        worker_id: job.worker,
+        error: job.error,
+        tags: job.tags.map(pairs),
+    }
 }

@@ -9,10 +9,10 @@ use axum::http::StatusCode;
 use gristmill_core::access::key::ApiKey;
 use gristmill_wire::management::{Key, KeyWithText, NewKey};
 
-use super::dto;
 use super::input::{self, Named};
 use super::page::{Page, Paged};
 use crate::answer::error::ApiError;
+use crate::answer::wire_time::rfc3339;
 use crate::identity::caller::{Admin, Caller};
 use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
@@ -31,7 +31,7 @@ pub(crate) async fn list(
     let keys = state.control.keys.list();
     let cursor_position =
         |key: &&Arc<ApiKey>| format!("{:020} {}", key.created_at.as_millis(), key.id);
-    let select = move |page: Page| page.of(&keys, cursor_position, |key| dto::key(key));
+    let select = move |page: Page| page.of(&keys, cursor_position, |key| shown(key));
     page.make(&state, &key, select).await
 }
 
@@ -49,7 +49,7 @@ pub(crate) async fn create(
 ) -> Result<Json<KeyWithText>, ApiError> {
     let input: NewKey = input::json(&state, &key, request).await?;
     let (created, text) = state.control.keys.create(&key, input).await?;
-    Ok(Json(dto::key_with_text(&created, &text)))
+    Ok(Json(KeyWithText { key: shown(&created), text: text.reveal().to_owned() }))
 }
 
 /// Revokes a key: from now on it is refused.
@@ -66,4 +66,17 @@ pub(crate) async fn revoke(
 ) -> Result<StatusCode, ApiError> {
     state.control.keys.revoke(&key, &id).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// The answer's form of a key, without its secret.
+fn shown(key: &ApiKey) -> Key {
+    Key {
+        id: key.id.clone(),
+        name: key.name.clone(),
+        owner: key.owner.clone(),
+        scopes: key.scopes.clone(),
+        created_at: rfc3339(key.created_at),
+        endpoints: key.endpoints.clone(),
+        expires_at: key.expires_at.map(rfc3339),
+    }
 }

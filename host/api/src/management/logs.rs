@@ -27,9 +27,9 @@ use gristmill_core::logs::{Follower, LogAnswer, LogLine, LogOrder, LogPage, LogQ
 use gristmill_wire::management as wire;
 use tokio::time::{Instant, timeout};
 
-use super::dto;
 use super::input::Named;
 use crate::answer::error::ApiError;
+use crate::answer::wire_time::rfc3339;
 use crate::event_stream::{self, COMMENT_INTERVAL};
 use crate::identity::auth::{Identity, KEY_CHECK_INTERVAL, KeyCheck};
 use crate::identity::caller::{Caller, Manage};
@@ -91,7 +91,7 @@ pub(crate) async fn read(
     // There may be 10,000 lines.
     let write = move || {
         let LogPage { lines, .. } = complete(answer);
-        let documents: Vec<_> = lines.iter().map(|line| dto::log_line(line)).collect();
+        let documents: Vec<_> = lines.iter().map(|line| log_line(line)).collect();
         Ok(Json(documents).into_response())
     };
     state.pages.write(&key, write).await
@@ -181,7 +181,7 @@ fn events(lines: &[Arc<LogLine>], up_to: u64) -> Bytes {
         text.extend_from_slice(format!("id: {}\ndata: ", line.number).as_bytes());
         let start = text.len();
         // Writing into memory does not fail, and the type is JSON.
-        let _ = serde_json::to_writer(&mut text, &dto::log_line(line));
+        let _ = serde_json::to_writer(&mut text, &log_line(line));
         event_stream::one_line(text.get_mut(start..).unwrap_or_default());
         text.extend_from_slice(b"\n\n");
     }
@@ -189,4 +189,15 @@ fn events(lines: &[Arc<LogLine>], up_to: u64) -> Bytes {
         text.extend_from_slice(format!("id: {up_to}\n\n").as_bytes());
     }
     text.into()
+}
+
+/// The answer's form of a line.
+fn log_line(line: &LogLine) -> wire::LogLine<'_> {
+    wire::LogLine {
+        number: line.number,
+        at: rfc3339(line.at),
+        job_id: line.job.to_string(),
+        level: line.level.as_str().into(),
+        line: (&*line.text).into(),
+    }
 }

@@ -2,7 +2,6 @@
 
 mod document;
 mod dry_run;
-mod dto;
 mod fields;
 pub(crate) mod input;
 mod job_filter;

@@ -5,12 +5,14 @@
 //! of the caller, and looks at all of its endpoints.
 
 use axum::extract::RawQuery;
+use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::workers::Worker;
 use gristmill_wire::management as wire;
 
-use super::dto;
-use super::dto::DATA_CENTER;
 use super::page::{Page, Paged};
+use super::volumes::{DATA_CENTER, network_volume};
 use crate::answer::error::ApiError;
+use crate::answer::wire_time::rfc3339;
 use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::{COMPUTE_TYPES, POD_STATUSES, PageOfList, PodQuery};
 use crate::openapi::refusals::Mistaken;
@@ -41,10 +43,10 @@ pub(crate) async fn list(
         };
         let pods = deployments.iter().flat_map(|deployment| {
             let workers = endpoints.workers(&deployment.endpoint.id).into_iter();
-            let network_volume = deployment.volume.as_deref().map(dto::network_volume);
+            let network_volume = deployment.volume.as_deref().map(network_volume);
             workers.map(move |worker| wire::Pod {
                 network_volume: network_volume.clone(),
-                ..dto::pod(deployment, worker)
+                ..pod(deployment, worker)
             })
         });
         let position =
@@ -104,5 +106,28 @@ impl Filter {
     fn shown(&self, pod: wire::Pod) -> wire::Pod {
         let network_volume = pod.network_volume.filter(|_| self.shows_volumes);
         wire::Pod { network_volume, ..pod }
+    }
+}
+
+/// The answer's form of a worker of this deployment. It has no environment and no arguments, which
+/// may have a MiB: these are in the documents of the endpoint and the template.
+pub(super) fn pod(of: &Deployment, worker: Worker) -> wire::Pod {
+    const MIB_PER_GIB: f64 = 1024.0;
+    // The template of another owner who shows it no more looks like one that was deleted.
+    let (endpoint, template) = (&of.endpoint, of.uses_template().then_some(&of.template));
+    let memory_mib = u32::try_from(endpoint.settings.memory_mib).unwrap_or(u32::MAX);
+    wire::Pod {
+        id: worker.id,
+        endpoint_id: endpoint.id.clone(),
+        name: endpoint.name.clone(),
+        consumer_user_id: endpoint.owner.clone(),
+        template_id: endpoint.template.clone(),
+        image: template.map(|template| template.image.clone()).unwrap_or_default(),
+        desired_status: wire::PodStatus::Running,
+        last_started_at: rfc3339(worker.started_at),
+        sls_version: worker.version,
+        memory_in_gb: f64::from(memory_mib) / MIB_PER_GIB,
+        container_disk_in_gb: template.map_or(0, |template| template.container_disk_gb),
+        network_volume: None,
     }
 }

@@ -3,12 +3,13 @@
 use axum::Json;
 use axum::extract::Request;
 use axum::http::StatusCode;
+use gristmill_core::deploy::registry_auth;
 use gristmill_wire::management::{NewRegistryAuth, RegistryAuth};
 
-use super::dto;
 use super::input::{self, Named};
 use super::page::{Page, Paged};
 use crate::answer::error::ApiError;
+use crate::answer::wire_time::rfc3339;
 use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
@@ -27,7 +28,7 @@ pub(crate) async fn list(
 ) -> Result<Paged, ApiError> {
     let own = state.control.registry_auths.list(&key);
     let select = move |page: Page| {
-        page.of(own.iter(), |a| format!("{} {}", a.name, a.id), |a| dto::registry_auth(a))
+        page.of(own.iter(), |a| format!("{} {}", a.name, a.id), |a| registry_auth(a))
     };
     page.make(&state, &key, select).await
 }
@@ -43,7 +44,7 @@ pub(crate) async fn get(
     named: Named,
 ) -> Result<Json<RegistryAuth>, ApiError> {
     let auth = state.control.registry_auths.get(&key, &named.id()?)?;
-    Ok(Json(dto::registry_auth(&auth)))
+    Ok(Json(registry_auth(&auth)))
 }
 
 /// Stores credentials; the password is sent only to the registry, and never shown.
@@ -58,7 +59,7 @@ pub(crate) async fn create(
 ) -> Result<Json<RegistryAuth>, ApiError> {
     let new = input::json(&state, &key, request).await?;
     let auth = state.control.registry_auths.create(&key, new).await?;
-    Ok(Json(dto::registry_auth(&auth)))
+    Ok(Json(registry_auth(&auth)))
 }
 
 /// Deletes credentials that no template names.
@@ -73,4 +74,15 @@ pub(crate) async fn delete(
 ) -> Result<StatusCode, ApiError> {
     state.control.registry_auths.delete(&key, &named.id()?).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// The answer's form of credentials, without the password.
+fn registry_auth(auth: &registry_auth::RegistryAuth) -> RegistryAuth {
+    RegistryAuth {
+        id: auth.id.clone(),
+        name: auth.name.clone(),
+        registry: Some(auth.registry.to_string()),
+        username: auth.username.clone(),
+        created_at: rfc3339(auth.created_at),
+    }
 }

@@ -8,10 +8,11 @@ use gristmill_core::deploy::release::Release;
 use gristmill_core::id::EndpointId;
 use gristmill_wire::management::{self as wire, ReleaseWithSettings, Rollback};
 
+use super::document;
 use super::input::{self, Named, NamedPart};
 use super::page::{Page, Paged};
-use super::{document, dto};
 use crate::answer::error::ApiError;
+use crate::answer::wire_time::rfc3339;
 use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
@@ -34,7 +35,7 @@ pub(crate) async fn list(
     let releases = state.control.endpoints.releases(&key, &named.id()?)?;
     // There are at most 20 releases.
     let cursor_position = |release: &&Release| format!("{:010}", u32::MAX - release.version);
-    page.of(&releases, cursor_position, dto::release)
+    page.of(&releases, cursor_position, shown)
 }
 
 /// One of these handlers, with the settings of the endpoint when it began to run it.
@@ -57,7 +58,7 @@ pub(crate) async fn get(
     };
     let found = releases.into_iter().find(|release| release.version.to_string() == version);
     let release = found.ok_or_else(missing)?;
-    document::answer(&state, &key, move || dto::release_with_settings(&release)).await
+    document::answer(&state, &key, move || release_with_settings(&release)).await
 }
 
 /// Returns to an earlier handler of the endpoint: from now on its template names that component.
@@ -78,5 +79,21 @@ pub(crate) async fn roll_back(
 ) -> Result<Json<wire::Release>, ApiError> {
     let to: Rollback = input::json_or_default(&state, &key, request).await?;
     let release = state.control.endpoints.roll_back(&key, named.id()?, to).await?;
-    Ok(Json(dto::release(&release)))
+    Ok(Json(shown(&release)))
+}
+
+/// The answer's form of a release.
+fn shown(release: &Release) -> wire::Release {
+    wire::Release {
+        version: release.version,
+        released_at: rfc3339(release.released_at),
+        image: release.image.to_string(),
+        sha256: release.component.to_string(),
+    }
+}
+
+/// The answer's form of a release with its settings.
+fn release_with_settings(of: &Release) -> ReleaseWithSettings {
+    let settings = of.settings.as_deref().cloned();
+    ReleaseWithSettings { release: shown(of), settings }
 }

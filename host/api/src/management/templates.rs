@@ -5,19 +5,22 @@ use std::sync::Arc;
 use axum::extract::{RawQuery, Request};
 use axum::http::StatusCode;
 use axum::response::Response;
+use gristmill_control::TemplateUsage;
+use gristmill_core::billing::price::Prices;
 use gristmill_core::deploy::template::{Template, TemplateFilter};
 use gristmill_wire::management::{self as wire, NewTemplate, TemplateInput};
 
+use super::document;
 use super::dry_run::DryRun;
 use super::input::{self, Named};
 use super::page::{Page, Paged};
-use super::{document, dto};
+use crate::answer::amount::amount;
 use crate::answer::error::ApiError;
 use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::{CheckOnly, PageOfList, TemplateFlags};
 use crate::openapi::refusals::{BodyRefused, CompileRefused, Missing, Mistaken};
 use crate::openapi::tag;
-use crate::request::brand::{PLATFORM_FLAG, branded_flag};
+use crate::request::brand::{NEUTRAL, PLATFORM_FLAG, branded_field, branded_flag};
 use crate::request::query;
 use crate::state::ApiState;
 
@@ -137,7 +140,7 @@ async fn documents(
     let (used, state) = (state.control.templates.usage().await?, state.clone());
     Ok(move |template: &Template| {
         let prices = state.control.billing.prices();
-        dto::template(template, &state.compatibility.brand, &used, prices)
+        shown(template, &state.compatibility.brand, &used, prices)
     })
 }
 
@@ -148,4 +151,38 @@ fn filter(state: &ApiState, query: &str) -> Result<TemplateFilter, ApiError> {
         public: query::flag(query, &["includePublicTemplates"])?,
         platform: query::flag(query, &[PLATFORM_FLAG, &branded])?,
     })
+}
+
+/// The answer's form of a template.
+pub(super) fn shown(
+    template: &Template,
+    brand: &str,
+    used: &TemplateUsage,
+    prices: &Prices,
+) -> wire::Template {
+    let earned = amount(used.earned(template, prices));
+    let runtime_in_min = used.runtime_min(template);
+    let template = template.clone();
+    let branded = (brand != NEUTRAL).then(|| (branded_field(brand), template.is_platform));
+    wire::Template {
+        id: template.id,
+        name: template.name,
+        image_name: template.image,
+        category: template.category,
+        container_disk_in_gb: template.container_disk_gb,
+        volume_in_gb: template.volume_gb,
+        volume_mount_path: template.volume_mount_path,
+        container_registry_auth_id: template.registry_auth,
+        docker_entrypoint: template.entrypoint,
+        docker_start_cmd: template.start_command,
+        env: template.env,
+        ports: template.ports,
+        readme: template.readme,
+        is_public: template.is_public,
+        is_platform: template.is_platform,
+        is_serverless: template.is_serverless,
+        earned,
+        runtime_in_min,
+        branded: branded.into_iter().collect(),
+    }
 }

@@ -11,13 +11,13 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use gristmill_control::file_path;
-use gristmill_core::deploy::volume_files::{FileEntry, FilePath, OpenFile};
+use gristmill_core::deploy::volume_files::{FileEntry, FileKind, FilePath, OpenFile};
 use gristmill_core::id::{InvalidId, VolumeId};
 
-use super::dto;
 use super::input::Named;
 use super::page::{Page, Paged};
 use crate::answer::error::{ApiError, ErrorCode};
+use crate::answer::wire_time::rfc3339;
 use crate::identity::auth;
 use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::{AsDirectory, ByteRange, DirectoryPage, Recursive};
@@ -28,7 +28,7 @@ use crate::openapi::tag;
 use crate::request::body::Pieces;
 use crate::request::byte_range::{self, Part};
 use crate::request::query::{self, Query};
-use gristmill_wire::management::VolumeFile;
+use gristmill_wire::management::{VolumeFile, VolumeFileType};
 use gristmill_wire::schema::FileBytes;
 
 const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
@@ -76,7 +76,7 @@ pub(crate) async fn list(
     let (id, count_max) = (named.id()?, page.count_max() + 1);
     let listed = volumes.list_files(&key, &id, directory.as_ref(), page.after(), count_max).await?;
     let position = |entry: &FileEntry| entry.name.clone();
-    page.make(&state, &key, move |page| page.of(listed, position, dto::volume_file)).await
+    page.make(&state, &key, move |page| page.of(listed, position, volume_file)).await
 }
 
 /// The content of a file of a network volume, or one range of its bytes.
@@ -208,4 +208,15 @@ pub(crate) async fn delete(
     let recursive = query::flag(request.uri().query().unwrap_or_default(), &["recursive"])?;
     state.control.volumes.remove_file(&key, &id, &path, recursive).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// The answer's form of a file.
+fn volume_file(entry: FileEntry) -> VolumeFile {
+    let kind = match entry.kind {
+        FileKind::File => VolumeFileType::File,
+        FileKind::Directory => VolumeFileType::Directory,
+        FileKind::Other => VolumeFileType::Other,
+    };
+    let modified_at = rfc3339(entry.modified_at);
+    VolumeFile { name: entry.name, kind, size: entry.bytes, modified_at }
 }

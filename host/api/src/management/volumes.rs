@@ -3,9 +3,9 @@
 use axum::Json;
 use axum::extract::Request;
 use axum::http::StatusCode;
+use gristmill_core::deploy::volume::Volume;
 use gristmill_wire::management::{self as wire, NetworkVolumeInput, NewNetworkVolume};
 
-use super::dto;
 use super::input::{self, Named};
 use super::page::{Page, Paged};
 use crate::answer::error::ApiError;
@@ -24,7 +24,7 @@ pub(crate) async fn get(
     named: Named,
 ) -> Result<Json<wire::NetworkVolume>, ApiError> {
     let volume = state.control.volumes.get(&key, &named.id()?)?;
-    Ok(Json(dto::network_volume(&volume)))
+    Ok(Json(network_volume(&volume)))
 }
 
 /// All network volumes of the key's owner, by id; with an admin key those of all owners.
@@ -39,7 +39,7 @@ pub(crate) async fn list(
 ) -> Result<Paged, ApiError> {
     let own = state.control.volumes.list(&key);
     let select = move |page: Page| {
-        page.of(own.iter(), |volume| volume.id.to_string(), |v| dto::network_volume(v))
+        page.of(own.iter(), |volume| volume.id.to_string(), |v| network_volume(v))
     };
     page.make(&state, &key, select).await
 }
@@ -56,7 +56,7 @@ pub(crate) async fn create(
 ) -> Result<Json<wire::NetworkVolume>, ApiError> {
     let input: NewNetworkVolume = input::json(&state, &key, request).await?;
     let volume = state.control.volumes.create(&key, input).await?;
-    Ok(Json(dto::network_volume(&volume)))
+    Ok(Json(network_volume(&volume)))
 }
 
 /// Changes the name, or makes the volume larger.
@@ -72,7 +72,7 @@ pub(crate) async fn update(
 ) -> Result<Json<wire::NetworkVolume>, ApiError> {
     let input: NetworkVolumeInput = input::json(&state, &key, request).await?;
     let volume = state.control.volumes.update(&key, &named.id()?, input).await?;
-    Ok(Json(dto::network_volume(&volume)))
+    Ok(Json(network_volume(&volume)))
 }
 
 /// Deletes a network volume that no endpoint uses, with all its files.
@@ -86,4 +86,17 @@ pub(crate) async fn delete(
 ) -> Result<StatusCode, ApiError> {
     state.control.volumes.delete(&key, named.id()?).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// The only data center: this host.
+pub(super) const DATA_CENTER: &str = "local";
+
+/// The answer's form of a network volume.
+pub(super) fn network_volume(volume: &Volume) -> wire::NetworkVolume {
+    wire::NetworkVolume {
+        id: volume.id.clone(),
+        name: volume.name.clone(),
+        size: volume.size_gb,
+        data_center_id: DATA_CENTER.to_owned(),
+    }
 }

@@ -1,3 +1,5 @@
+//! The text of the host's own metrics: names, types and values.
+
 use gristmill_core::runtime::RuntimeLoad;
 use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::store::StoreStats;

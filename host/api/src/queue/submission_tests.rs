@@ -1,3 +1,5 @@
+//! Bodies of submissions at their bounds, with mistakes, with ignored fields, and deeply nested.
+
 use axum::response::IntoResponse as _;
 use http_body_util::BodyExt as _;
 

@@ -1,3 +1,5 @@
+//! Referrers: digests, subjects and types of manifests, pages of a list, and annotations.
+
 use axum::http::header;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};

@@ -1,3 +1,5 @@
+//! Numbers, flags and escapes in queries: clamped waits, and values that are refused.
+
 use gristmill_core::limits::{STREAM_WAIT_MS, WAIT_MS};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Changes of a real directory as the watch reports them: new, deleted, ignored and repeated files.
+
 use std::fs;
 
 use notify::event::Flag;

@@ -1,3 +1,5 @@
+//! A new project in each language: its files, the name in them, links, and the manifest of the SDK.
+
 use std::collections::BTreeSet;
 
 use super::*;

@@ -39,7 +39,7 @@ pub(crate) struct FilterArgs {
 }
 
 /// The options of the conditions that refusals name, of a list and of an action.
-const OPTIONS: [(&str, &str); 11] = [
+const OPTIONS: [(&str, &str); 7] = [
     ("status", "--status"),
     ("tag", "--tag"),
     ("from", "--from"),
@@ -47,10 +47,6 @@ const OPTIONS: [(&str, &str); 11] = [
     ("idPrefix", "--id-prefix"),
     ("idPart", "--id-part"),
     ("error", "--error"),
-    ("filter.from", "--from"),
-    ("filter.to", "--to"),
-    ("filter.idPrefix", "--id-prefix"),
-    ("filter.error", "--error"),
 ];
 
 /// The refusal of a call with conditions, which names the options instead of the parameters.

@@ -2,7 +2,8 @@
 
 use gristmill_client::{ClientError, is_loopback};
 
-/// The error with the options of a command in place of the parameters that the host names.
+/// The error with the options of a command in place of the parameters, and the conditions of a
+/// filter, that the host names.
 pub fn in_options(mut error: ClientError, options: &[(&str, &str)]) -> ClientError {
     if let ClientError::Refused(refusal) = &mut error
         && let Some(message) = &mut refusal.message
@@ -11,6 +12,7 @@ pub fn in_options(mut error: ClientError, options: &[(&str, &str)]) -> ClientErr
             let option = format!("`{option}`");
             *message = message
                 .replace(&format!("query `{parameter}`"), &option)
+                .replace(&format!("`filter.{parameter}`"), &option)
                 .replace(&format!("`{parameter}`"), &option);
         }
     }

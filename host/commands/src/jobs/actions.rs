@@ -11,7 +11,7 @@ use gristmill_client::{Answer, Client};
 use crate::arguments::ConnectionArgs;
 use crate::arguments::job_filter::{self, FilterArgs};
 use crate::output::{self, progress};
-use crate::resource::{self, ListArgs, OneArgs};
+use crate::resource::{self, CallArgs, OneArgs};
 
 /// The interval at which the progress of an action is read.
 const POLL_PAUSE: Duration = Duration::from_millis(500);
@@ -28,21 +28,18 @@ pub(crate) struct ActionArgs {
     /// this command is interrupted.
     #[arg(long)]
     wait: bool,
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    call: CallArgs,
 }
 
 /// Begins an action.
 pub(crate) async fn begin(kind: JobActionKind, args: ActionArgs) -> anyhow::Result<ExitCode> {
     let new = NewJobAction { action: kind, filter: args.filter.of_action()? };
-    let client = args.connection.client()?;
+    let client = args.call.connection.client()?;
     let mut answer = client.begin_job_action(&new).await.map_err(job_filter::refused)?;
     let begun = answer.read()?;
     if !args.wait {
-        if args.json {
+        if args.call.json {
             output::result(answer.text())?;
         } else {
             output::result(&begun.id)?;
@@ -51,7 +48,7 @@ pub(crate) async fn begin(kind: JobActionKind, args: ActionArgs) -> anyhow::Resu
     }
     output::note(format_args!("job action {}", begun.id));
     let ended = end(&client, &mut answer).await?;
-    if args.json {
+    if args.call.json {
         output::result(answer.text())?;
     } else {
         output::result(describe(&ended))?;
@@ -102,15 +99,15 @@ fn describe(action: &JobAction) -> String {
 }
 
 /// Prints the actions.
-pub(crate) async fn list(args: ListArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn list(args: CallArgs) -> anyhow::Result<ExitCode> {
     args.print(async |client| client.job_actions().await, |all| table(&all)).await?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Prints an action.
 pub(crate) async fn show(args: OneArgs) -> anyhow::Result<ExitCode> {
-    let OneArgs { id, json, connection } = args;
-    resource::show(&connection.client()?.job_action(&id).await?, json)?;
+    let OneArgs { id, call } = args;
+    resource::show(&call.connection.client()?.job_action(&id).await?, call.json)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,25 +6,21 @@ use clap::Args;
 use gristmill_client::wire::id::EndpointId;
 use gristmill_client::wire::queue::{HealthReport, Purged};
 
-use crate::arguments::ConnectionArgs;
 use crate::output;
-use crate::resource::print;
+use crate::resource::{CallArgs, print};
 
 /// Names one endpoint.
 #[derive(Debug, Args)]
 pub struct EndpointArgs {
     /// The endpoint.
     endpoint: EndpointId,
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    call: CallArgs,
 }
 
 pub(crate) async fn health(args: EndpointArgs) -> anyhow::Result<ExitCode> {
-    let answer = args.connection.client()?.health(&args.endpoint).await?;
-    print(&answer, args.json, |report| describe(&report).into())?;
+    let answer = args.call.connection.client()?.health(&args.endpoint).await?;
+    print(&answer, args.call.json, |report| describe(&report).into())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -50,8 +46,8 @@ fn describe(HealthReport { jobs, workers }: &HealthReport) -> [String; 3] {
 }
 
 pub(crate) async fn purge(args: EndpointArgs) -> anyhow::Result<ExitCode> {
-    let answer = args.connection.client()?.purge(&args.endpoint).await?;
-    if args.json {
+    let answer = args.call.connection.client()?.purge(&args.endpoint).await?;
+    if args.call.json {
         output::result(answer.text())?;
     } else {
         let Purged { removed, .. } = answer.read()?;

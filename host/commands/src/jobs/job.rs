@@ -7,9 +7,9 @@ use gristmill_client::wire::JobStatus;
 use gristmill_client::wire::id::EndpointId;
 use gristmill_client::wire::queue::StatusDocument;
 
-use crate::arguments::ConnectionArgs;
 use crate::arguments::parse;
 use crate::output;
+use crate::resource::CallArgs;
 
 /// Names one job.
 #[derive(Debug, Args)]
@@ -19,16 +19,13 @@ pub struct JobArgs {
     /// The job's id.
     #[arg(value_parser = parse::job_id)]
     pub(crate) job: String,
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) connection: ConnectionArgs,
+    pub(crate) call: CallArgs,
 }
 
 pub(crate) async fn status(args: JobArgs) -> anyhow::Result<ExitCode> {
-    let answer = args.connection.client()?.status(&args.endpoint, &args.job).await?;
-    if args.json {
+    let answer = args.call.connection.client()?.status(&args.endpoint, &args.job).await?;
+    if args.call.json {
         output::result(answer.text())?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -67,9 +64,9 @@ fn describe(document: &StatusDocument<'_>) -> Vec<String> {
 }
 
 pub(crate) async fn cancel(args: JobArgs) -> anyhow::Result<ExitCode> {
-    let answer = args.connection.client()?.cancel(&args.endpoint, &args.job).await?;
+    let answer = args.call.connection.client()?.cancel(&args.endpoint, &args.job).await?;
     let changed = answer.read()?;
-    if args.json {
+    if args.call.json {
         output::result(answer.text())?;
     } else if changed.status == JobStatus::Cancelled {
         output::note(format_args!("job {} is cancelled", changed.id));
@@ -80,8 +77,8 @@ pub(crate) async fn cancel(args: JobArgs) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) async fn retry(args: JobArgs) -> anyhow::Result<ExitCode> {
-    let answer = args.connection.client()?.retry(&args.endpoint, &args.job).await?;
-    if args.json {
+    let answer = args.call.connection.client()?.retry(&args.endpoint, &args.job).await?;
+    if args.call.json {
         output::result(answer.text())?;
     } else {
         output::note(format_args!("job {} waits again", answer.read()?.id));

@@ -31,7 +31,7 @@ enum JobsCommand {
     /// Delete all matching jobs that have ended, with their results, in the background.
     Delete(ActionArgs),
     /// List the actions that cancel, retry or delete begins, the newest first.
-    Actions(resource::ListArgs),
+    Actions(resource::CallArgs),
     /// Show an action, with its progress.
     Action(resource::OneArgs),
     /// Abort an action. Jobs that it has changed stay changed.

@@ -9,9 +9,9 @@ use gristmill_client::wire::bounds::LIST_JOBS;
 use gristmill_client::wire::id::EndpointId;
 use gristmill_client::wire::queue::{RequestList, RequestSummary};
 
-use crate::arguments::ConnectionArgs;
 use crate::arguments::parse;
 use crate::output;
+use crate::resource::CallArgs;
 
 /// List an endpoint's jobs, newest first.
 #[derive(Debug, Args)]
@@ -27,18 +27,15 @@ pub struct RequestsArgs {
     /// Continue after an earlier list: the cursor at its end.
     #[arg(long)]
     cursor: Option<String>,
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    call: CallArgs,
 }
 
 pub(crate) async fn requests(args: RequestsArgs) -> anyhow::Result<ExitCode> {
-    let client = args.connection.client()?;
+    let client = args.call.connection.client()?;
     let filter = RequestFilter { status: args.status, limit: args.limit, cursor: args.cursor };
     let answer = client.requests(&args.endpoint, &filter).await?;
-    if args.json {
+    if args.call.json {
         output::result(answer.text())?;
         return Ok(ExitCode::SUCCESS);
     }

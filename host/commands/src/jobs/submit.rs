@@ -13,11 +13,11 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::job;
-use crate::arguments::ConnectionArgs;
 use crate::arguments::InputSource;
 use crate::arguments::job_filter::tags_once;
 use crate::arguments::parse;
 use crate::output::{self, progress};
+use crate::resource::CallArgs;
 
 /// Duration of one waiting call.
 pub const POLL_WAIT: Duration = Duration::from_secs(30);
@@ -70,16 +70,13 @@ pub struct SubmitArgs {
     /// endpoint with this key within 24 hours make one job, whose id is printed again.
     #[arg(long, value_name = "KEY", value_parser = parse::idempotency_key)]
     idempotency_key: Option<String>,
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    call: CallArgs,
 }
 
 pub(crate) async fn submit(args: SubmitArgs) -> anyhow::Result<ExitCode> {
     let input = args.input.read()?;
-    let client = args.connection.client()?;
+    let client = args.call.connection.client()?;
     let tags = tags_once(args.tags)?;
     let submission = Submission {
         tags: (!tags.is_empty()).then_some(tags),
@@ -95,7 +92,7 @@ pub(crate) async fn submit(args: SubmitArgs) -> anyhow::Result<ExitCode> {
     let answer = client.run(&args.endpoint, &submission, args.idempotency_key.as_deref()).await?;
     let id = answer.read()?.id;
     if !args.wait {
-        if args.json {
+        if args.call.json {
             output::result(answer.text())?;
         } else {
             output::result(id)?;
@@ -106,7 +103,7 @@ pub(crate) async fn submit(args: SubmitArgs) -> anyhow::Result<ExitCode> {
     let timeout = args.wait_timeout_ms.map(Duration::from_millis);
     let last = wait(&client, &args.endpoint, &id, timeout).await?;
     let document = last.read()?;
-    if args.json {
+    if args.call.json {
         output::result(last.text())?;
     } else if document.status == JobStatus::Completed {
         output::result(output::one_line(document.output.as_deref().map_or("null", RawValue::get)))?;

@@ -9,8 +9,8 @@ use super::job::JobArgs;
 use crate::output;
 
 pub(crate) async fn timeline(args: JobArgs) -> anyhow::Result<ExitCode> {
-    let answer = args.connection.client()?.timeline(&args.endpoint, &args.job).await?;
-    if args.json {
+    let answer = args.call.connection.client()?.timeline(&args.endpoint, &args.job).await?;
+    if args.call.json {
         output::result(answer.text())?;
         return Ok(ExitCode::SUCCESS);
     }

@@ -5,9 +5,8 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use gristmill_client::wire::management::{Cluster, ClusterHost};
 
-use crate::arguments::ConnectionArgs;
 use crate::output;
-use crate::resource::print;
+use crate::resource::CallArgs;
 
 /// Show the hosts of a database.
 #[derive(Debug, Args)]
@@ -18,26 +17,16 @@ pub struct ClusterArgs {
 
 #[derive(Debug, Subcommand)]
 enum ClusterCommand {
-    Status(StatusArgs),
-}
-
-/// List the hosts with their roles, and with the jobs that each of them runs.
-///
-/// Any host of the database can be asked. A standby is listed once it has connected to the active
-/// host. Needs a key of the operator with the scope metrics.
-#[derive(Debug, Args)]
-struct StatusArgs {
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    connection: ConnectionArgs,
+    /// List the hosts with their roles, and with the jobs that each of them runs.
+    ///
+    /// Any host of the database can be asked. A standby is listed once it has connected to the
+    /// active host. Needs a key of the operator with the scope metrics.
+    Status(CallArgs),
 }
 
 pub(crate) async fn cluster(args: ClusterArgs) -> anyhow::Result<ExitCode> {
-    let ClusterCommand::Status(StatusArgs { json, connection }) = args.command;
-    let answer = connection.client()?.cluster().await?;
-    print(&answer, json, |cluster| table(&cluster))?;
+    let ClusterCommand::Status(call) = args.command;
+    call.print(async |client| client.cluster().await, |cluster| table(&cluster)).await?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -10,10 +10,9 @@ use gristmill_client::wire::management::{
 };
 use gristmill_client::{Client, ClientError, TemplateFilter};
 
-use crate::arguments::ConnectionArgs;
 use crate::arguments::EndpointOptions;
 use crate::output;
-use crate::resource::{self, ListArgs, OneArgs, TEMPLATE_ENV, print, show};
+use crate::resource::{self, CallArgs, OneArgs, TEMPLATE_ENV, show};
 
 /// Create, list, change and delete endpoints; roll back to an earlier handler; show webhooks.
 #[derive(Debug, Args)]
@@ -25,7 +24,7 @@ pub struct EndpointsArgs {
 #[derive(Debug, Subcommand)]
 enum EndpointsCommand {
     /// List all endpoints.
-    List(ListArgs),
+    List(CallArgs),
     /// Show an endpoint.
     Get(OneArgs),
     Create(Box<CreateArgs>),
@@ -55,13 +54,10 @@ struct CreateArgs {
     /// A display name [default: the id].
     #[arg(long)]
     name: Option<String>,
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    call: CallArgs,
     #[command(flatten)]
     options: EndpointOptions,
-    #[command(flatten)]
-    connection: ConnectionArgs,
 }
 
 /// Change the given settings of an endpoint.
@@ -75,13 +71,10 @@ struct UpdateArgs {
     /// A new display name.
     #[arg(long)]
     name: Option<String>,
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    call: CallArgs,
     #[command(flatten)]
     options: EndpointOptions,
-    #[command(flatten)]
-    connection: ConnectionArgs,
 }
 
 /// Return to the previous handler, or to the handler of a release. The settings are unchanged.
@@ -95,11 +88,8 @@ struct RollbackArgs {
     /// The version of a release, from `gristmill endpoints releases`.
     #[arg(long, value_name = "VERSION")]
     to: Option<u32>,
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    call: CallArgs,
 }
 
 pub(crate) async fn endpoints(args: EndpointsArgs) -> anyhow::Result<ExitCode> {
@@ -115,8 +105,8 @@ pub(crate) async fn endpoints(args: EndpointsArgs) -> anyhow::Result<ExitCode> {
                 template_id: Some(args.template),
                 ..args.options.document()
             };
-            let answer = args.connection.client()?.create_endpoint(&given).await?;
-            show(&answer, args.json)?;
+            let answer = args.call.connection.client()?.create_endpoint(&given).await?;
+            show(&answer, args.call.json)?;
         }
         EndpointsCommand::Update(args) => {
             let given = EndpointInput {
@@ -124,17 +114,21 @@ pub(crate) async fn endpoints(args: EndpointsArgs) -> anyhow::Result<ExitCode> {
                 template_id: args.template,
                 ..args.options.document()
             };
-            let client = args.connection.client()?;
+            let client = args.call.connection.client()?;
             let answer = client.update_endpoint(args.id.as_str(), &given).await?;
-            show(&answer, args.json)?;
+            show(&answer, args.call.json)?;
         }
         EndpointsCommand::Delete(args) => {
-            args.connection.client()?.delete_endpoint(&args.id).await?;
+            args.call.connection.client()?.delete_endpoint(&args.id).await?;
             output::note(format_args!("deleted endpoint `{}` and its jobs", args.id));
         }
-        EndpointsCommand::Releases(args) => releases(args).await?,
+        EndpointsCommand::Releases(OneArgs { id, call }) => {
+            call.print(async |client| client.releases(&id).await, release_table).await?;
+        }
         EndpointsCommand::Rollback(args) => roll_back(args).await?,
-        EndpointsCommand::Deliveries(args) => deliveries(args).await?,
+        EndpointsCommand::Deliveries(OneArgs { id, call }) => {
+            call.print(async |client| client.deliveries(&id).await, delivery_table).await?;
+        }
         EndpointsCommand::RotateWebhookSecret(args) => rotate_webhook_secret(args).await?,
     }
     Ok(ExitCode::SUCCESS)
@@ -142,9 +136,9 @@ pub(crate) async fn endpoints(args: EndpointsArgs) -> anyhow::Result<ExitCode> {
 
 /// Shows an endpoint, with the variables of its template, which its handlers get too.
 async fn get(args: OneArgs) -> anyhow::Result<()> {
-    let client = args.connection.client()?;
+    let client = args.call.connection.client()?;
     let answer = client.endpoint(&args.id).await?;
-    if args.json {
+    if args.call.json {
         return output::result(answer.text());
     }
     // All fields, also those of a later version.
@@ -188,11 +182,6 @@ fn table(endpoints: Vec<Endpoint>) -> Vec<String> {
     output::table(headings, rows)
 }
 
-async fn releases(args: OneArgs) -> anyhow::Result<()> {
-    let answer = args.connection.client()?.releases(&args.id).await?;
-    print(&answer, args.json, release_table)
-}
-
 fn release_table(releases: Vec<Release>) -> Vec<String> {
     let rows = releases.into_iter().map(|release| {
         let sha256 = release.sha256.get(..12).unwrap_or(&release.sha256).to_owned();
@@ -202,7 +191,7 @@ fn release_table(releases: Vec<Release>) -> Vec<String> {
 }
 
 async fn roll_back(args: RollbackArgs) -> anyhow::Result<()> {
-    let RollbackArgs { id, to, json, connection } = args;
+    let RollbackArgs { id, to, call: CallArgs { json, connection } } = args;
     let client = connection.client()?;
     let to = match to {
         Some(version) => Rollback { version: Some(version.into()), from: None },
@@ -239,11 +228,6 @@ fn unknown_outcome(error: ClientError, id: &EndpointId, to: &Rollback) -> anyhow
     ))
 }
 
-async fn deliveries(args: OneArgs) -> anyhow::Result<()> {
-    let answer = args.connection.client()?.deliveries(&args.id).await?;
-    print(&answer, args.json, delivery_table)
-}
-
 fn delivery_table(deliveries: Vec<Delivery>) -> Vec<String> {
     let rows = deliveries.into_iter().map(|delivery| {
         let state = match delivery.state {
@@ -268,8 +252,8 @@ fn delivery_table(deliveries: Vec<Delivery>) -> Vec<String> {
 }
 
 async fn rotate_webhook_secret(args: OneArgs) -> anyhow::Result<()> {
-    let answer = args.connection.client()?.rotate_webhook_secret(&args.id).await?;
-    if args.json {
+    let answer = args.call.connection.client()?.rotate_webhook_secret(&args.id).await?;
+    if args.call.json {
         return output::result(answer.text());
     }
     let secret = answer.read()?.webhook_secret;

@@ -11,7 +11,7 @@ use crate::arguments::ConnectionArgs;
 use crate::arguments::component_file;
 use crate::calls::upload;
 use crate::output;
-use crate::resource::{self, ListArgs, print};
+use crate::resource::{self, CallArgs, print};
 
 /// List, show, upload and delete handlers.
 #[derive(Debug, Args)]
@@ -23,7 +23,7 @@ pub struct HandlersArgs {
 #[derive(Debug, Subcommand)]
 enum HandlersCommand {
     /// List all handlers.
-    List(ListArgs),
+    List(CallArgs),
     Get(GetArgs),
     Push(PushArgs),
     Delete(DeleteArgs),
@@ -34,11 +34,8 @@ enum HandlersCommand {
 struct GetArgs {
     /// `NAME:TAG`, or `NAME` for `NAME:latest`.
     handler: String,
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    call: CallArgs,
 }
 
 /// Upload a handler; endpoints that run this name run it from their next job on.
@@ -48,11 +45,8 @@ struct PushArgs {
     file: PathBuf,
     /// `NAME:TAG`, or `NAME` for `NAME:latest`.
     handler: String,
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    call: CallArgs,
 }
 
 /// Delete a name; refused while an endpoint runs its handler.
@@ -69,7 +63,9 @@ pub(crate) async fn handlers(args: HandlersArgs) -> anyhow::Result<ExitCode> {
         HandlersCommand::List(args) => {
             args.print(async |client| client.handlers().await, |all| table(&all)).await?;
         }
-        HandlersCommand::Get(args) => get(args).await?,
+        HandlersCommand::Get(GetArgs { handler, call }) => {
+            call.print(async |client| client.handler(&handler).await, |one| report(&one)).await?;
+        }
         HandlersCommand::Push(args) => push(args).await?,
         HandlersCommand::Delete(args) => delete(args).await?,
     }
@@ -89,11 +85,6 @@ fn table(handlers: &[Handler]) -> Vec<String> {
         ]
     });
     output::table(headings, rows)
-}
-
-async fn get(args: GetArgs) -> anyhow::Result<()> {
-    let answer = args.connection.client()?.handler(&args.handler).await?;
-    print(&answer, args.json, |one| report(&one))
 }
 
 fn report(handler: &Handler) -> Vec<String> {
@@ -120,8 +111,8 @@ fn producers(list: &[Producer]) -> String {
 
 async fn push(args: PushArgs) -> anyhow::Result<()> {
     let component = component_file::read(&args.file)?;
-    let answer = upload(&args.connection.client()?, &args.handler, component).await?;
-    print(&answer, args.json, |one| report(&one))
+    let answer = upload(&args.call.connection.client()?, &args.handler, component).await?;
+    print(&answer, args.call.json, |one| report(&one))
 }
 
 async fn delete(args: DeleteArgs) -> anyhow::Result<()> {

@@ -12,7 +12,7 @@ use gristmill_client::wire::management::{Key, NewKey};
 use crate::arguments::ConnectionArgs;
 use crate::arguments::parse;
 use crate::output;
-use crate::resource::ListArgs;
+use crate::resource::CallArgs;
 
 /// Create, list and revoke API keys.
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ pub struct KeysArgs {
 enum KeysCommand {
     Create(CreateArgs),
     /// List all keys.
-    List(ListArgs),
+    List(CallArgs),
     Revoke(RevokeArgs),
 }
 
@@ -56,11 +56,8 @@ struct CreateArgs {
     /// The key is refused after this many seconds [default: never].
     #[arg(long, value_name = "SECONDS", value_parser = parse::bounded::<u64>(KEY_LIFETIME_S))]
     expires_in: Option<u64>,
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    call: CallArgs,
 }
 
 /// Revoke a key: it is refused from now on.
@@ -91,10 +88,10 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
         endpoints: (!args.endpoints.is_empty()).then_some(args.endpoints),
         expires_in_seconds: args.expires_in,
     };
-    let client = args.connection.client()?;
+    let client = args.call.connection.client()?;
     let answer = client.create_key(&new).await?;
     let made = answer.read()?;
-    if args.json {
+    if args.call.json {
         output::result(answer.text())?;
     } else {
         output::note(format_args!("made key `{}`; it is not shown again", made.key.id));

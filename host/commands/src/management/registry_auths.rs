@@ -12,7 +12,7 @@ use gristmill_client::wire::management::{NewRegistryAuth, RegistryAuth};
 
 use crate::arguments::{ConnectionArgs, parse};
 use crate::output;
-use crate::resource::{self, ListArgs};
+use crate::resource::{self, CallArgs};
 
 /// The variable with the password; otherwise standard input is read.
 const PASSWORD_VARIABLE: &str = "GRISTMILL_REGISTRY_PASSWORD";
@@ -27,7 +27,7 @@ pub struct RegistryAuthsArgs {
 #[derive(Debug, Subcommand)]
 enum RegistryAuthsCommand {
     /// List all credentials, without their passwords.
-    List(ListArgs),
+    List(CallArgs),
     Create(CreateArgs),
     Delete(DeleteArgs),
 }
@@ -47,11 +47,8 @@ struct CreateArgs {
     /// The user at the registry.
     #[arg(long)]
     username: String,
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    call: CallArgs,
 }
 
 /// Delete credentials that no template names.
@@ -85,7 +82,7 @@ fn table(auths: &[RegistryAuth]) -> Vec<String> {
 
 async fn create(args: CreateArgs) -> anyhow::Result<()> {
     let password = password()?;
-    let CreateArgs { name, registry, username, json, connection } = args;
+    let CreateArgs { name, registry, username, call: CallArgs { json, connection } } = args;
     let new = NewRegistryAuth { name, registry, username, password };
     let answer = connection.client()?.create_registry_auth(&new).await?;
     if json {

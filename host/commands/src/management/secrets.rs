@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use gristmill_client::wire::management::RotatedSecrets;
 
-use crate::arguments::ConnectionArgs;
 use crate::output;
+use crate::resource::CallArgs;
 
 /// Replace the key that the host's stored secrets are encrypted with.
 #[derive(Debug, Args)]
@@ -17,26 +17,17 @@ pub struct SecretsArgs {
 
 #[derive(Debug, Subcommand)]
 enum SecretsCommand {
-    Rotate(RotateArgs),
-}
-
-/// Make a new key, and encrypt all stored secrets with it; jobs run meanwhile.
-///
-/// The host writes the new key to its key file, `secrets.key` in its data directory or the file of
-/// `serve --secrets-key`, and removes the old key at the end. Backups made before need the old key:
-/// copy the file first. If the host stops before the end, its next start completes the replacement.
-/// Needs a key of the operator with the scope admin.
-#[derive(Debug, Args)]
-struct RotateArgs {
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    connection: ConnectionArgs,
+    /// Make a new key, and encrypt all stored secrets with it; jobs run meanwhile.
+    ///
+    /// The host writes the new key to its key file, `secrets.key` in its data directory or the file
+    /// of `serve --secrets-key`, and removes the old key at the end. Backups made before need the
+    /// old key: copy the file first. If the host stops before the end, its next start completes the
+    /// replacement. Needs a key of the operator with the scope admin.
+    Rotate(CallArgs),
 }
 
 pub(crate) async fn secrets(args: SecretsArgs) -> anyhow::Result<ExitCode> {
-    let SecretsCommand::Rotate(RotateArgs { json, connection }) = args.command;
+    let SecretsCommand::Rotate(CallArgs { json, connection }) = args.command;
     let answer = connection.client()?.rotate_secrets_key().await?;
     if json {
         output::result(answer.text())?;

@@ -8,11 +8,10 @@ use clap::{Args, Subcommand};
 use gristmill_client::TemplateFilter;
 use gristmill_client::wire::management::{Template, TemplateInput};
 
-use crate::arguments::ConnectionArgs;
 use crate::arguments::given;
 use crate::arguments::parse;
 use crate::output;
-use crate::resource::{ListArgs, OneArgs, show};
+use crate::resource::{CallArgs, OneArgs, show};
 
 /// Create, list, change and delete templates.
 #[derive(Debug, Args)]
@@ -24,7 +23,7 @@ pub struct TemplatesArgs {
 #[derive(Debug, Subcommand)]
 enum TemplatesCommand {
     /// List all templates, including templates in use and templates of other owners.
-    List(ListArgs),
+    List(CallArgs),
     /// Show a template.
     Get(OneArgs),
     Create(CreateArgs),
@@ -42,13 +41,10 @@ struct CreateArgs {
     /// The handler that it runs: name:tag, name@sha256:…, or an image in a registry.
     #[arg(long)]
     image: String,
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
     options: TemplateOptions,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    call: CallArgs,
 }
 
 /// Change the given fields of a template.
@@ -62,13 +58,10 @@ struct UpdateArgs {
     /// The handler that it runs from now on.
     #[arg(long)]
     image: Option<String>,
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
     options: TemplateOptions,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    call: CallArgs,
 }
 
 #[derive(Debug, Args)]
@@ -141,17 +134,17 @@ pub(crate) async fn templates(args: TemplatesArgs) -> anyhow::Result<ExitCode> {
         TemplatesCommand::Get(args) => get(args).await?,
         TemplatesCommand::Create(args) => {
             let document = args.options.document(Some(args.name), Some(args.image))?;
-            let client = args.connection.client()?;
+            let client = args.call.connection.client()?;
             let answer = client.create_template(&document).await?;
-            show(&answer, args.json)?;
+            show(&answer, args.call.json)?;
         }
         TemplatesCommand::Update(args) => {
             let document = args.options.document(args.name, args.image)?;
-            let client = args.connection.client()?;
-            show(&client.update_template(&args.id, &document).await?, args.json)?;
+            let client = args.call.connection.client()?;
+            show(&client.update_template(&args.id, &document).await?, args.call.json)?;
         }
         TemplatesCommand::Delete(args) => {
-            args.connection.client()?.delete_template(&args.id).await?;
+            args.call.connection.client()?.delete_template(&args.id).await?;
             output::note(format_args!("deleted template `{}`", args.id));
         }
     }
@@ -173,6 +166,6 @@ fn table(templates: Vec<Template>) -> Vec<String> {
 
 async fn get(args: OneArgs) -> anyhow::Result<()> {
     // One object, with the flags of the list, so that templates in use are found too.
-    let answer = args.connection.client()?.template(&args.id, TemplateFilter::ALL).await?;
-    show(&answer, args.json)
+    let answer = args.call.connection.client()?.template(&args.id, TemplateFilter::ALL).await?;
+    show(&answer, args.call.json)
 }

@@ -25,7 +25,7 @@ use crate::calls::repetition::{is_over_limit, pause, within_limits};
 use crate::calls::{in_options, unless_signalled};
 use crate::output::output_file::{OutputFile, is_open_file};
 use crate::output::{self, progress};
-use crate::resource::{self, print};
+use crate::resource::{self, CallArgs};
 
 /// Bytes of a file that are read at one time.
 const PIECE_BYTES: usize = 256 << 10;
@@ -98,11 +98,8 @@ pub(crate) struct LsArgs {
     /// The volume's id, and a directory on it; without one, the volume's root.
     #[arg(value_name = "VOLUME[:PATH]")]
     directory: OnVolume,
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    call: CallArgs,
 }
 
 /// Copy files to a network volume, or from one.
@@ -144,9 +141,9 @@ pub(crate) struct RmArgs {
 }
 
 pub(crate) async fn ls(args: LsArgs) -> anyhow::Result<()> {
-    let LsArgs { directory: OnVolume { volume, path, .. }, json, connection } = args;
-    let answer = connection.client()?.volume_files(volume.as_str(), &path).await?;
-    print(&answer, json, |files| table(&files))
+    let LsArgs { directory: OnVolume { volume, path, .. }, call } = args;
+    let list = async |client: &Client| client.volume_files(volume.as_str(), &path).await;
+    call.print(list, |files| table(&files)).await
 }
 
 fn table(files: &[VolumeFile]) -> Vec<String> {

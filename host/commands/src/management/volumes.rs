@@ -13,7 +13,7 @@ use super::volume_files::{self, CpArgs, LsArgs, RmArgs};
 use crate::arguments::ConnectionArgs;
 use crate::arguments::parse;
 use crate::output;
-use crate::resource::{self, ListArgs, print};
+use crate::resource::{self, CallArgs};
 
 /// Create, list, show, change and delete network volumes: persistent directories for handlers; copy
 /// files to them and from them.
@@ -27,7 +27,7 @@ pub struct VolumesArgs {
 enum VolumesCommand {
     Create(CreateArgs),
     /// List all network volumes.
-    List(ListArgs),
+    List(CallArgs),
     Get(GetArgs),
     Update(UpdateArgs),
     Delete(DeleteArgs),
@@ -44,11 +44,8 @@ struct CreateArgs {
     /// The size limit, in gigabytes.
     #[arg(long, value_name = "GB", value_parser = parse::bounded::<u32>(VOLUME_GB))]
     size: u32,
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    call: CallArgs,
 }
 
 /// Show a network volume.
@@ -56,11 +53,8 @@ struct CreateArgs {
 struct GetArgs {
     /// The volume's id.
     id: VolumeId,
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    call: CallArgs,
 }
 
 /// Change the name of a network volume, or make it larger.
@@ -75,11 +69,8 @@ struct UpdateArgs {
     /// The new size limit, in gigabytes; at least the present one.
     #[arg(long, value_name = "GB", value_parser = parse::bounded::<u32>(VOLUME_GB))]
     size: Option<u32>,
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    call: CallArgs,
 }
 
 /// Delete a network volume that no endpoint uses, with all its files.
@@ -97,7 +88,10 @@ pub(crate) async fn volumes(args: VolumesArgs) -> anyhow::Result<ExitCode> {
         VolumesCommand::List(args) => {
             args.print(async |client| client.volumes().await, |all| table(&all)).await?;
         }
-        VolumesCommand::Get(args) => get(args).await?,
+        VolumesCommand::Get(GetArgs { id, call }) => {
+            let get = async |client: &Client| client.volume(id.as_str()).await;
+            call.print(get, |one| table(&[one])).await?;
+        }
         VolumesCommand::Update(args) => update(args).await?,
         VolumesCommand::Delete(args) => delete(args).await?,
         VolumesCommand::Ls(args) => volume_files::ls(args).await?,
@@ -109,8 +103,8 @@ pub(crate) async fn volumes(args: VolumesArgs) -> anyhow::Result<ExitCode> {
 
 async fn create(args: CreateArgs) -> anyhow::Result<()> {
     let new = NewNetworkVolume { name: args.name, size: args.size.into(), data_center_id: None };
-    let answer = args.connection.client()?.create_volume(&new).await?;
-    if args.json {
+    let answer = args.call.connection.client()?.create_volume(&new).await?;
+    if args.call.json {
         return output::result(answer.text());
     }
     let volume = answer.read()?;
@@ -118,16 +112,11 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
     output::result(volume.id)
 }
 
-async fn get(args: GetArgs) -> anyhow::Result<()> {
-    let answer = args.connection.client()?.volume(args.id.as_str()).await?;
-    print(&answer, args.json, |one| table(&[one]))
-}
-
 async fn update(args: UpdateArgs) -> anyhow::Result<()> {
-    let UpdateArgs { id, name, size, json, connection } = args;
+    let UpdateArgs { id, name, size, call } = args;
     let fields = NetworkVolumeInput { name, size: size.map(Into::into) };
-    let answer = connection.client()?.update_volume(id.as_str(), &fields).await?;
-    print(&answer, json, |one| table(&[one]))
+    let update = async |client: &Client| client.update_volume(id.as_str(), &fields).await;
+    call.print(update, |one| table(&[one])).await
 }
 
 fn table(volumes: &[NetworkVolume]) -> Vec<String> {

@@ -1,3 +1,5 @@
+//! Output files in real directories: completion, links, permissions, and paths that are refused.
+
 use std::io::Write as _;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Reports over a store that counts queries, compared with one pass over all rows.
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;

@@ -1,3 +1,5 @@
+//! Steps of a window: sums, gaps, clocks that are set back, percentiles, and any sequence of times.
+
 use gristmill_core::metrics::spread::RecentDurations;
 use proptest::prelude::*;
 

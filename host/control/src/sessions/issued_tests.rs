@@ -1,3 +1,5 @@
+//! Lives of issued secrets, which a use prolongs and a look does not, and those lost at a bound.
+
 use gristmill_core::access::key::{NewKey, Scope};
 use gristmill_core::id::OwnerId;
 use gristmill_core::time::Timestamp;

@@ -1,3 +1,5 @@
+//! Prices as texts and in tables, and amounts: exact sums that are rounded once.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tables of public and other addresses, and of host patterns with what they permit.
+
 use super::*;
 
 #[test]

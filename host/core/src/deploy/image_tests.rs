@@ -1,3 +1,5 @@
+//! References to images and their registries, and manifests of components with one change each.
+
 use serde_json::{Value, json};
 
 use super::*;

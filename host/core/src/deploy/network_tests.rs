@@ -1,3 +1,5 @@
+//! Networks as texts, and their addresses, by cases and compared bit by bit for any address.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Templates of owners, public ones and those of the platform: who sees them, and who runs them.
+
 use super::*;
 use crate::access::key::{NewKey, Scope};
 use crate::time::Timestamp;

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::id::{EndpointId, JobId};
-use crate::job::listing::Cursor;
+use crate::job::listing::{Cursor, JobQuery};
 use crate::job::state::JobStatus;
 use crate::job::tags::{Tag, Tags};
 use crate::time::Timestamp;
@@ -126,6 +126,15 @@ pub struct JobSearch {
     pub after: Option<Cursor>,
     /// At most this many.
     pub count_max: usize,
+}
+
+impl JobSearch {
+    /// The search for the jobs of one endpoint.
+    pub fn of_endpoint(endpoint: &EndpointId, query: &JobQuery) -> Self {
+        let JobQuery { status, after, count_max } = *query;
+        let filter = JobFilter { statuses: status.into_iter().collect(), ..JobFilter::default() };
+        Self { endpoints: vec![endpoint.clone()], filter, after, count_max }
+    }
 }
 
 #[cfg(test)]

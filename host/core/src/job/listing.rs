@@ -94,7 +94,7 @@ fn whole(left: u32, right: u32) -> u64 {
 pub struct JobPage {
     /// The jobs.
     pub jobs: Vec<JobRecord>,
-    /// Where a page begins that continues after one of them. Only searches have these.
+    /// Where a page begins that continues after one of them.
     pub positions: Positions,
     /// The position of the next page. It may exist even when this page is short, since a store
     /// examines a bounded number of jobs for each page.

@@ -1,3 +1,5 @@
+//! The list of a stream's outputs: completeness, values in parts, and the thread of large lists.
+
 use futures::FutureExt as _;
 
 use super::*;

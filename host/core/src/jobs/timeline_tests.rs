@@ -1,3 +1,5 @@
+//! Timelines as one line each: attempts with their ends, forgotten attempts, and webhooks.
+
 use super::*;
 use crate::billing::usage::JobUsage;
 use crate::id::{EndpointId, JobId, ShardId, SubmissionKind};

@@ -1,3 +1,5 @@
+//! Lines in memory, with and without an archive: reads, followers, bounds, and what is dropped.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Shares of one, two and many owners on a disk, by cases and for any additions and removals.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The gauge near its reserve: granted and owed bytes, inodes, writers, and the return of work.
+
 use super::*;
 
 #[test]

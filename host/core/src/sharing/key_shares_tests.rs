@@ -1,3 +1,5 @@
+//! Parts of one, two and many keys in a cap, and a property for any behaviour of the keys.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The order of members, the sizes that are examined, and members that come and leave.
+
 use super::*;
 use crate::id::EndpointId;
 

@@ -1,3 +1,5 @@
+//! Lists of callers: valid ones, broken ones, long ones, and any texts.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Decisions of samplers with and without a caller's context, and the spans that they record.
+
 use parking_lot::Mutex;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Signatures beside another implementation's, and secrets over rotations: repeats, expiry, bounds.
+
 use super::*;
 
 fn secret(bytes: &[u8]) -> WebhookSecret {

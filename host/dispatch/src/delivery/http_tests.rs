@@ -1,3 +1,5 @@
+//! A receiver that answers before it reads, and the URLs that a sender permits or refuses.
+
 use bytes::Bytes;
 use gristmill_core::id::{EndpointId, OwnerId};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -8,6 +8,7 @@ mod events;
 mod state;
 mod task;
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use gristmill_core::deploy::endpoint::{Deployment, Scaling};
@@ -116,7 +117,9 @@ impl Worker {
     /// `w3f9c2a017-v12`, so that each job shows its version.
     fn id(self) -> WorkerId {
         let Self { number, random, version, .. } = self;
-        let id = format!("w{random:08x}{number:x}-v{version}");
+        // `format!` would make three texts, each longer than the one before.
+        let mut id = String::with_capacity(32);
+        write!(id, "w{random:08x}{number:x}-v{version}").expect("a text takes all characters");
         WorkerId::new(&id).expect("letters, digits and a hyphen are an id")
     }
 }

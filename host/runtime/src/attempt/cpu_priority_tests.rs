@@ -1,3 +1,5 @@
+//! Futures that compute, wait or are dropped, and the threads on which they are polled.
+
 use std::sync::Arc;
 
 use tokio::runtime::{Builder, Runtime};

@@ -1,3 +1,5 @@
+//! Functions from one compile to the next, modes of the cache's directory, and damage at each byte.
+
 use super::*;
 
 fn with(entries: &[(&[u8], &[u8])], functions: &Functions) -> Functions {

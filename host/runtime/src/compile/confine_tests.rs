@@ -1,3 +1,5 @@
+//! Actions that a child tries under each layer of the confinement. The test program is the child.
+
 use std::fs;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;

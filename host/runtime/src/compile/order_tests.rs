@@ -1,3 +1,5 @@
+//! The line of compiles: owners, jobs before uploads, bounds, and waiters that leave.
+
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 

@@ -1,3 +1,5 @@
+//! Compiles in real children, with and without a cache, and children that refuse, die or never end.
+
 use gristmill_core::id::OwnerId;
 
 use super::*;

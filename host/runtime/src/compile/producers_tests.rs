@@ -1,3 +1,5 @@
+//! Languages and tools of small components: engines, adapters, stripped handlers, and C libraries.
+
 use super::*;
 
 #[test]

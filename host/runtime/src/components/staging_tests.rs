@@ -1,3 +1,5 @@
+//! Uploads with one writing thread: pieces, bounds, shares of owners, and callers that leave.
+
 use std::sync::mpsc;
 
 use futures::FutureExt as _;

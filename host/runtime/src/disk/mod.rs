@@ -34,9 +34,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
 use gristmill_core::deploy::volume::{MountPath, SCRATCH_PATH, Volume, gigabytes};
 use gristmill_core::id::{OwnerId, VolumeId};
+use gristmill_core::runtime::VolumeDirectories;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::time::{Clock as _, SystemClock};
@@ -332,31 +334,22 @@ impl Disks {
         self.leftovers.lock().add(removed);
         Ok(())
     }
+}
 
-    /// Marks a volume whose record is about to be deleted, so that a start after a crash removes
-    /// its directory.
-    ///
-    /// # Errors
-    /// Those of the file system.
-    pub(crate) async fn mark_removal(&self, id: &VolumeId) -> io::Result<()> {
+#[async_trait]
+impl VolumeDirectories for Disks {
+    async fn mark_removal(&self, id: &VolumeId) -> io::Result<()> {
         let (volumes_dir, id) = (self.volumes_dir.clone(), id.clone());
         blocking(move || removal::mark(&volumes_dir, &id)).await
     }
 
-    /// Removes the mark of a volume whose record stays.
-    ///
-    /// # Errors
-    /// Those of the file system.
-    pub(crate) async fn unmark_removal(&self, id: &VolumeId) -> io::Result<()> {
+    async fn unmark_removal(&self, id: &VolumeId) -> io::Result<()> {
         let (volumes_dir, id) = (self.volumes_dir.clone(), id.clone());
         blocking(move || removal::unmark(&volumes_dir, &id)).await
     }
 
-    /// Removes a volume's directory: the name at once, the content when no job uses it any more.
-    ///
-    /// # Errors
-    /// Those of the file system.
-    pub(crate) async fn remove_volume(&self, id: &VolumeId) -> io::Result<()> {
+    /// Removes the name of the directory at once, and the content when no job uses it any more.
+    async fn remove_volume(&self, id: &VolumeId) -> io::Result<()> {
         let cell = self.volumes.lock().remove(id);
         // No use keeps it open from now on. It is closed without the lock.
         let root = self.volumes.lock().recent.remove(id);

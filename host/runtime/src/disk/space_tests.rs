@@ -1,3 +1,5 @@
+//! The accounts of mounts without files: blocks, full disks, shares, holes, and removed files.
+
 use std::sync::Arc;
 
 use gristmill_core::id::OwnerId;

@@ -1,3 +1,5 @@
+//! Streams that a handler neglects, overfills, or keeps for its next job.
+
 use std::time::Duration;
 
 use futures::FutureExt as _;

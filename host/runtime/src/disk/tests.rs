@@ -1,6 +1,8 @@
+//! Volumes in a real directory: first use, removal, open files, and locks that other processes see.
+
 use std::fs;
 
-use gristmill_core::deploy::volume_files::{FilePath, VolumeFileError};
+use gristmill_core::deploy::volume_files::{FilePath, VolumeFileError, VolumeFiles as _};
 use gristmill_core::id::EndpointId;
 use gristmill_core::time::Timestamp;
 

@@ -23,7 +23,7 @@ use bytes::{Bytes, BytesMut};
 use futures::stream::BoxStream;
 use gristmill_core::deploy::volume::Volume;
 use gristmill_core::deploy::volume_files::{
-    FileContent, FileEntry, FileKind, FilePath, NewFile, OpenFile, VolumeFileError,
+    FileContent, FileEntry, FileKind, FilePath, NewFile, OpenFile, VolumeFileError, VolumeFiles,
 };
 use gristmill_core::id::EndpointId;
 use gristmill_core::time::Timestamp;
@@ -69,13 +69,11 @@ impl Disks {
         let root = Arc::new(Node::root(mount.clone(), io_limits, slot));
         Ok(Files { mount, root })
     }
+}
 
-    /// See
-    /// [`VolumeFiles::list_files`](gristmill_core::deploy::volume_files::VolumeFiles::list_files).
-    ///
-    /// # Errors
-    /// [`VolumeFileError`].
-    pub(crate) async fn list_files(
+#[async_trait]
+impl VolumeFiles for Disks {
+    async fn list_files(
         &self,
         volume: &Volume,
         directory: Option<&FilePath>,
@@ -92,12 +90,7 @@ impl Disks {
         files.root.look(list).await.map_err(|error| files.refused(error, &path))
     }
 
-    /// See
-    /// [`VolumeFiles::open_file`](gristmill_core::deploy::volume_files::VolumeFiles::open_file).
-    ///
-    /// # Errors
-    /// [`VolumeFileError`].
-    pub(crate) async fn open_file(
+    async fn open_file(
         &self,
         volume: &Volume,
         path: &FilePath,
@@ -118,12 +111,7 @@ impl Disks {
         Ok(OpenFile { bytes, modified_at: modified_at(&stat), content })
     }
 
-    /// See
-    /// [`VolumeFiles::create_file`](gristmill_core::deploy::volume_files::VolumeFiles::create_file).
-    ///
-    /// # Errors
-    /// [`VolumeFileError`].
-    pub(crate) async fn create_file(
+    async fn create_file(
         &self,
         volume: &Volume,
         path: &FilePath,
@@ -151,12 +139,7 @@ impl Disks {
         }))
     }
 
-    /// See
-    /// [`VolumeFiles::create_directory`](gristmill_core::deploy::volume_files::VolumeFiles::create_directory).
-    ///
-    /// # Errors
-    /// [`VolumeFileError`].
-    pub(crate) async fn create_directory(
+    async fn create_directory(
         &self,
         volume: &Volume,
         path: &FilePath,
@@ -171,12 +154,7 @@ impl Disks {
         files.root.change(create).await.map_err(|error| files.refused(error, path.as_str()))
     }
 
-    /// See
-    /// [`VolumeFiles::remove_file`](gristmill_core::deploy::volume_files::VolumeFiles::remove_file).
-    ///
-    /// # Errors
-    /// [`VolumeFileError`].
-    pub(crate) async fn remove_file(
+    async fn remove_file(
         &self,
         volume: &Volume,
         path: &FilePath,

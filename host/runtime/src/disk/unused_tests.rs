@@ -1,6 +1,9 @@
+//! Volumes of an earlier process after a start: their count, and the jobs that come before its end.
+
 use std::fs;
 use std::path::Path;
 
+use gristmill_core::runtime::VolumeDirectories as _;
 use gristmill_core::sharing::disk_share::DiskAccount;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::sharing::tenancy::Tenancy;

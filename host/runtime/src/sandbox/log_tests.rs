@@ -1,3 +1,5 @@
+//! Lines of one attempt: standard streams, cuts, floods, and the end of standard error.
+
 use super::*;
 use crate::testing::RecordingSink;
 

@@ -16,14 +16,10 @@
 //! checkpointed early.
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::job::listing::JobQuery;
-use gristmill_core::job::record::JobRecord;
 use gristmill_core::job::retention::HistoryExcess;
-use gristmill_core::job::state::JobStatus;
 use gristmill_core::sharing::disk_space::Shortage;
 use gristmill_core::store::{StoreError, StoreFull};
 use gristmill_core::time::Timestamp;
@@ -36,16 +32,15 @@ use crate::error::Failure;
 use crate::format::EndpointKey;
 use crate::format::archived::ArchivedJob;
 use crate::format::payload::PayloadKey;
-use crate::format::status_code;
 use crate::journal::Segment;
 use crate::medium::SegmentId;
 use crate::shared::damaged;
-use crate::state::archived::{ArchiveRule, Listing};
+use crate::state::archived::ArchiveRule;
 use crate::state::found_row::FoundRow;
 use crate::state::index::{Index, Phase};
 use crate::state::job::{Delivered, Job};
 use crate::state::owners::Owners;
-use crate::state::requests::{ArchivedPage, DeletedArchived, Located};
+use crate::state::requests::{DeletedArchived, Located};
 use crate::state::slab::JobKey;
 use crate::tables::archived;
 use crate::tables::archived::Deletable;
@@ -62,9 +57,6 @@ const EMPTY_SLICES_MAX: usize = 16;
 
 /// Milliseconds after which an expiry that found no space on the disk is tried again.
 const EXPIRY_PAUSE_MS: u64 = 1_000;
-
-/// Archived jobs that a list reads at one time.
-const LIST_ROWS_MAX: usize = 256;
 
 /// Reads a row of a job.
 ///
@@ -271,57 +263,6 @@ impl Database {
         drop(index);
         self.shared.wake_writer();
         Ok(Ok(()))
-    }
-
-    /// Continues a list that has `jobs` already with the jobs before a number.
-    pub(crate) fn list(
-        &self,
-        name: &EndpointId,
-        query: &JobQuery,
-        before: u64,
-        mut jobs: Vec<JobRecord>,
-    ) -> Result<ArchivedPage, Failure> {
-        let key = self.shared.index().endpoint(name).map(|(key, _)| key);
-        let Some(key) = key else { return Ok((jobs, ControlFlow::Break(None))) };
-        // One more than the page has room for, which shows where the next page begins.
-        let count_max = (query.count_max.saturating_sub(jobs.len()) + 1).min(LIST_ROWS_MAX);
-        let (rows, down_to) = self.rows_before(key, query, before, count_max)?;
-        let listing = Listing { name, query, before, rows, down_to };
-        let index = self.shared.index();
-        let next = index.merge(&listing, &mut jobs, self.shared.clock.now());
-        Ok((jobs, next))
-    }
-
-    /// Up to `count_max` archived rows before a number, the newest first, and the number down to
-    /// which there are no others. Damaged rows are left out.
-    fn rows_before(
-        &self,
-        key: EndpointKey,
-        query: &JobQuery,
-        before: u64,
-        count_max: usize,
-    ) -> rusqlite::Result<(Vec<FoundRow>, u64)> {
-        let db = self.db.connection();
-        let mut numbers = Vec::new();
-        for status in JobStatus::ALL {
-            if status.is_final() && query.status.is_none_or(|wanted| wanted == status) {
-                let code = status_code(Some(status));
-                numbers.extend(archived::numbers_of_status(db, key, code, before, count_max)?);
-            }
-        }
-        numbers.sort_unstable_by(|one, other| other.cmp(one));
-        let is_all = numbers.len() < count_max;
-        numbers.truncate(count_max);
-        let mut rows = Vec::with_capacity(numbers.len());
-        for seq in numbers.iter().filter(|seq| !self.has_stale_mark(**seq)) {
-            match content(archived::find_row(db, *seq, read_row))? {
-                Ok(row) => rows.extend(row),
-                // The other jobs of the endpoint can be listed.
-                Err(details) => drop(damaged(details)),
-            }
-        }
-        let down_to = if is_all { 0 } else { numbers.last().copied().unwrap_or(0) };
-        Ok((rows, down_to))
     }
 
     /// Deletes archived jobs whose time is over, up to a number. On stable storage when this

@@ -406,9 +406,6 @@ impl Database {
             }
             DbRequest::Locate { id, answer } => drop(answer.send(self.locate(id)?)),
             DbRequest::Load { id, answer } => drop(answer.send(self.load(id)?)),
-            DbRequest::List { endpoint, query, before, jobs, answer } => {
-                drop(answer.send(self.list(&endpoint, &query, before, jobs)?));
-            }
             DbRequest::Search { search, before, found, answer } => {
                 drop(answer.send(self.search(&search, before, found)?));
             }

@@ -26,6 +26,10 @@ pub(crate) const PENDING: u8 = 0;
 /// Bytes of a page of the tables.
 const TABLE_PAGE_BYTES: u32 = 8_192;
 
+/// About the encoded bytes of a job of an endpoint with short names, so that the vector of a batch
+/// seldom grows.
+const JOB_BYTES: usize = 192;
+
 /// Bytes of a job's id.
 pub(crate) type IdBytes = [u8; 19];
 
@@ -374,7 +378,9 @@ pub(crate) struct JobLocations {
 impl<'a> BatchImage<'a> {
     /// Encodes the batch.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        minicbor::to_vec(self).expect("an image is plain data")
+        let mut bytes = Vec::with_capacity(JOB_BYTES * (1 + self.jobs.len()));
+        minicbor::encode(self, &mut bytes).expect("a vector takes all bytes");
+        bytes
     }
 
     /// Decodes a batch.

@@ -1,3 +1,5 @@
+//! The bytes of a full batch, defaults of later fields, and batches with wrong bytes or payloads.
+
 use super::*;
 use crate::medium::SegmentId;
 

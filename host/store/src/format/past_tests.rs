@@ -1,3 +1,5 @@
+//! Past attempts by properties: bounds, sums, any bytes; and the bytes of one attempt on disk.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -96,12 +96,15 @@ impl InputBytes {
     pub(crate) const LENGTH_BYTES: u32 = LENGTH_BYTES as u32;
 
     pub(crate) fn of(input: &Payload, seal: &Seal, seq: u64) -> Self {
-        let sealed = input.s3_config.as_ref().map_or_else(Vec::new, |s3| {
-            let text = serde_json::to_vec(s3.as_ref()).expect("a struct of strings is JSON");
-            seal.seal(&text, &s3_place(seq))
-        });
-        let length = u32::try_from(sealed.len()).expect("settings are smaller than a submission");
-        let rest = [&sealed[..], &length.to_le_bytes()].concat().into();
+        let rest = match &input.s3_config {
+            None => Bytes::from_static(&[0; LENGTH_BYTES]),
+            Some(s3) => {
+                let text = serde_json::to_vec(s3.as_ref()).expect("a struct of strings is JSON");
+                let sealed = seal.seal(&text, &s3_place(seq));
+                let length = u32::try_from(sealed.len()).expect("smaller than a submission");
+                [&sealed[..], &length.to_le_bytes()].concat().into()
+            }
+        };
         Self { body: input.body.as_bytes().clone(), rest }
     }
 

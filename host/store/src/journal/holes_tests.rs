@@ -1,3 +1,5 @@
+//! Debts of checkpoints, and holes in a real segment beside readers, backups and reuse.
+
 use std::path::Path;
 use std::sync::Arc;
 

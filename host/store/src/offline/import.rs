@@ -233,8 +233,7 @@ fn check_key(
     let Some(seal) = &inspected.seal else {
         return Err(refused("the file is missing; name it with --secrets-key"));
     };
-    let word: Vec<u8> = inspected.db.query_row("SELECT sealed FROM meta", (), |row| row.get(0))?;
-    match seal.read_word(&word)?.is_current {
+    match seal.read_word(&inspected.word()?)?.is_current {
         true => Ok(()),
         false => Err(refused(
             "a rotation of this key was not completed: start the host once without the database, which \
@@ -287,33 +286,6 @@ impl Drop for Scratch {
     }
 }
 
-/// Why rows were not copied.
-enum NotCopied {
-    Tables(rusqlite::Error),
-    Database(DatabaseError),
-}
-
-impl From<rusqlite::Error> for NotCopied {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Tables(error)
-    }
-}
-
-impl From<DatabaseError> for NotCopied {
-    fn from(error: DatabaseError) -> Self {
-        Self::Database(error)
-    }
-}
-
-impl From<NotCopied> for OpenError {
-    fn from(error: NotCopied) -> Self {
-        match error {
-            NotCopied::Tables(error) => error.into(),
-            NotCopied::Database(error) => error.into(),
-        }
-    }
-}
-
 /// An import in progress.
 struct Import<'a> {
     tables: &'a Tables,
@@ -358,7 +330,7 @@ const SAME: [(&str, &str); 6] = [
 ];
 
 impl Import<'_> {
-    fn copy_all(&mut self) -> Result<(), NotCopied> {
+    fn copy_all(&mut self) -> Result<(), OpenError> {
         let mut counts = Vec::with_capacity(SAME.len());
         for (select, insert) in SAME {
             counts.push(self.copy_same(select, insert)?);
@@ -372,7 +344,7 @@ impl Import<'_> {
     }
 
     /// Copies a table with the same columns, and returns the number of its rows.
-    fn copy_same(&mut self, select: &str, insert: &'static str) -> Result<u64, NotCopied> {
+    fn copy_same(&mut self, select: &str, insert: &'static str) -> Result<u64, OpenError> {
         let tables = self.tables;
         let mut statement = tables.prepare(select)?;
         let columns = statement.column_count();
@@ -387,7 +359,7 @@ impl Import<'_> {
         Ok(copied)
     }
 
-    fn copy_jobs(&mut self) -> Result<(), NotCopied> {
+    fn copy_jobs(&mut self) -> Result<(), OpenError> {
         let mut batch = Batch::new(
             "INSERT INTO job (seq, id, endpoint, created_at, fixed, input_bytes, status, state, input, s3, output) \
              SELECT seq, id, endpoint, to_timestamp(created_at / 1000.0), fixed, input_bytes, status, state, \
@@ -442,7 +414,7 @@ impl Import<'_> {
         Ok((cells, image.row.state))
     }
 
-    fn copy_idempotency_keys(&mut self) -> Result<(), NotCopied> {
+    fn copy_idempotency_keys(&mut self) -> Result<(), OpenError> {
         let mut batch = Batch::new(
             "INSERT INTO idempotency (seq, endpoint, job, record) \
              SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[])",
@@ -467,7 +439,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    fn copy_webhooks(&mut self) -> Result<(), NotCopied> {
+    fn copy_webhooks(&mut self) -> Result<(), OpenError> {
         let mut batch = Batch::new(
             "INSERT INTO delivery (id, endpoint, is_pending, state, body) \
              SELECT id, endpoint, is_pending = 1, state, body FROM \
@@ -527,8 +499,8 @@ impl Import<'_> {
 /// is left out: a start removes it.
 fn each_webhook(
     tables: &Tables,
-    mut take: impl FnMut(EndpointKey, &Delivery) -> Result<(), NotCopied>,
-) -> Result<(), NotCopied> {
+    mut take: impl FnMut(EndpointKey, &Delivery) -> Result<(), OpenError>,
+) -> Result<(), OpenError> {
     // An endpoint whose row cannot be read must not look like a deleted one.
     let unreadable = OnceCell::new();
     let name = |key| {
@@ -695,7 +667,7 @@ mod tests {
             copied.push(found.clone());
             Ok(())
         });
-        done.map(|()| copied).map_err(|error| OpenError::from(error).to_string())
+        done.map(|()| copied).map_err(|error| error.to_string())
     }
 
     #[test]

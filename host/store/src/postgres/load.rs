@@ -30,17 +30,13 @@ use crate::tables::sql::integer;
 const USAGE_PART_ROWS: i64 = 100_000;
 
 /// Why the index cannot be filled.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum NotLoaded {
-    Failed(DatabaseError),
+    #[error(transparent)]
+    Failed(#[from] DatabaseError),
     /// A row that cannot be read.
+    #[error("{0}")]
     Damaged(String),
-}
-
-impl From<DatabaseError> for NotLoaded {
-    fn from(error: DatabaseError) -> Self {
-        Self::Failed(error)
-    }
 }
 
 impl From<NotLoaded> for OpenError {

@@ -27,9 +27,7 @@ pub(crate) mod beat;
 pub(crate) mod candidate;
 pub(crate) mod depot;
 #[cfg(test)]
-mod fence_model;
-#[cfg(test)]
-mod fence_replay;
+mod fence_tests;
 pub(crate) mod load;
 pub(crate) mod log;
 mod meta;
@@ -46,18 +44,15 @@ pub(crate) mod schema;
 mod server_of_tests;
 pub(crate) mod session;
 
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use bytes::Bytes;
 use gristmill_postgres::DatabaseError;
 
 use self::active_state::ActiveState;
 use self::numbers::Confirmed;
-use self::schema::NotReady;
 use self::session::NotBegun;
 use crate::error::OpenError;
-use crate::medium::{Medium, PayloadLocation};
+use crate::medium::Medium;
 
 /// State that the medium's two threads and the callers share.
 #[derive(Debug)]
@@ -110,23 +105,9 @@ impl Postgres {
 }
 
 impl Medium for Postgres {
-    fn read(&self, _: PayloadLocation) -> io::Result<Option<Bytes>> {
-        Ok(None)
-    }
-
-    fn hold(&self, _: &mut dyn Iterator<Item = PayloadLocation>) {}
-
-    fn release(&self, _: &mut dyn Iterator<Item = PayloadLocation>) {}
-
-    fn backlog_bytes(&self) -> u64 {
-        0
-    }
-
     fn is_available(&self) -> bool {
         !self.active_state.refuses_commits() && !self.is_reader_cut_off.load(Ordering::Relaxed)
     }
-
-    fn close(&self) {}
 }
 
 impl From<DatabaseError> for OpenError {
@@ -139,17 +120,6 @@ impl From<DatabaseError> for OpenError {
             DatabaseError::NoSpace(_) | DatabaseError::Duplicate(_) | DatabaseError::Refused(_) => {
                 Self::Database(error.to_string())
             }
-        }
-    }
-}
-
-impl From<NotReady> for OpenError {
-    fn from(error: NotReady) -> Self {
-        match error {
-            NotReady::Newer { found } => {
-                Self::UnknownDatabaseVersion { found, expected: schema::VERSION }
-            }
-            NotReady::Failed(error) => error.into(),
         }
     }
 }

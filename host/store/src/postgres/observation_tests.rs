@@ -1,3 +1,5 @@
+//! A candidate that looks at an active host: silence, frozen hosts, stepped clocks, and outages.
+
 use super::*;
 
 const LOOK: Duration = Duration::from_millis(250);

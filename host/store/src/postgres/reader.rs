@@ -203,8 +203,7 @@ impl PostgresReader {
                 }
                 Ok(None)
             }
-            Err(NotLoaded::Failed(error)) => Err(End::Failed(error.to_string())),
-            Err(NotLoaded::Damaged(details)) => Err(End::Failed(details)),
+            Err(error) => Err(End::Failed(error.to_string())),
         }
     }
 
@@ -350,7 +349,6 @@ impl PostgresReader {
             // Only a medium that archives jobs gets these requests.
             DbRequest::Locate { .. }
             | DbRequest::Load { .. }
-            | DbRequest::List { .. }
             | DbRequest::Search { .. }
             | DbRequest::ExpireArchived { .. }
             | DbRequest::TrimArchived { .. }

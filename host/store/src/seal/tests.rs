@@ -1,3 +1,5 @@
+//! Key files that are missing, wrong or changed by others, and rotations with two keys.
+
 use std::fs;
 
 use super::*;

@@ -9,11 +9,8 @@
 //! **Bounds.** A call examines a bounded number of jobs under one hold of the lock.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::job::listing::JobQuery;
-use gristmill_core::job::record::JobRecord;
 use gristmill_core::job::state::{JobEvent, JobStatus};
 use gristmill_core::store::StoreFull;
 use gristmill_core::time::Timestamp;
@@ -23,12 +20,9 @@ use crate::format::archived::{ArchivedJob, ArchivedSum};
 use crate::medium::SegmentId;
 use crate::state::disk_usage::DiskUsage;
 use crate::state::found_row::{FoundRow, archived};
-use crate::state::index::{Endpoint, Index};
+use crate::state::index::Index;
 use crate::state::job::Job;
 use crate::state::slab::JobKey;
-
-/// Most jobs that a list examines under one hold of the lock: 50 µs.
-const VISITS_MAX: usize = 1_000;
 
 /// Which jobs may leave memory.
 #[derive(Debug, Clone, Copy)]
@@ -50,19 +44,6 @@ pub(crate) struct Archivable {
     pub(crate) has_later: bool,
     /// Where the next slice begins.
     pub(crate) next: Option<usize>,
-}
-
-/// A page of a list that is being made from memory and the tables.
-#[derive(Debug)]
-pub(crate) struct Listing<'a> {
-    pub(crate) name: &'a EndpointId,
-    pub(crate) query: &'a JobQuery,
-    /// All jobs of the page have numbers less than this one.
-    pub(crate) before: u64,
-    /// The archived jobs from `before` on, the newest first.
-    pub(crate) rows: Vec<FoundRow>,
-    /// There are no archived jobs from `before` on down to this number, except `rows`.
-    pub(crate) down_to: u64,
 }
 
 impl Index {
@@ -227,57 +208,6 @@ impl Index {
             }
             self.archived.jobs = self.archived.jobs.saturating_sub(1);
             self.visible_jobs = self.visible_jobs.saturating_sub(1);
-        }
-    }
-
-    /// The archived jobs of an endpoint have numbers less than this one; 0 without archived jobs.
-    pub(crate) fn archived_below(&self, name: &EndpointId) -> u64 {
-        let has_archived = |(_, endpoint): &(EndpointKey, &Endpoint)| endpoint.archived > 0;
-        let found = self.endpoint(name).filter(has_archived);
-        found.map_or(0, |(_, endpoint)| endpoint.archived_below)
-    }
-
-    /// Adds the matching jobs of memory and of `listing` to `jobs`, the newest first, and examines
-    /// `VISITS_MAX` of them. Returns the position at which the list continues: `Continue` when this
-    /// page may get more jobs, `Break` when the next page begins there.
-    pub(crate) fn merge(
-        &self,
-        listing: &Listing<'_>,
-        jobs: &mut Vec<JobRecord>,
-        now: Timestamp,
-    ) -> ControlFlow<Option<u64>, u64> {
-        let Listing { name, query, before, rows, down_to } = listing;
-        let Some((key, endpoint)) = self.endpoint(name) else { return ControlFlow::Break(None) };
-        // The endpoint may have been created again since the rows were read.
-        let mut rows = rows.iter().map(|row| &row.job).filter(|job| job.endpoint == key).peekable();
-        let mut memory = endpoint.history.below(*before).rev().peekable();
-        let mut last = *before;
-        for visits in 0.. {
-            let in_memory = memory.peek().map(|(seq, _)| *seq).filter(|seq| seq >= down_to);
-            let in_tables = rows.peek().map(|job| job.seq);
-            let Some(seq) = in_memory.max(in_tables) else { break };
-            if jobs.len() >= query.count_max {
-                return ControlFlow::Break(Some(last));
-            }
-            if visits == VISITS_MAX {
-                return ControlFlow::Continue(last);
-            }
-            last = seq;
-            let row = rows.next_if(|job| job.seq == seq);
-            // A job that has changed while it was archived is in both.
-            let job = memory.next_if(|(number, _)| *number == seq);
-            let job = job.and_then(|(_, key)| self.jobs.get(key)).or(row);
-            let Some(job) = job else { continue };
-            let status = job.visible_at(now).and_then(|row| row.status);
-            if status.is_some() && query.status.is_none_or(|wanted| status == Some(wanted)) {
-                jobs.extend(job.record(name, now));
-            }
-        }
-        match down_to {
-            0 => ControlFlow::Break(None),
-            // There may be archived jobs.
-            _ if jobs.len() >= query.count_max => ControlFlow::Break(Some(*down_to)),
-            _ => ControlFlow::Continue(*down_to),
         }
     }
 

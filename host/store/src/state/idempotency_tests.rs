@@ -1,3 +1,5 @@
+//! Records at their bounds and lifetimes: who loses which, by cases and for any submissions.
+
 use gristmill_core::id::{ShardId, SubmissionKind};
 use proptest::prelude::*;
 

@@ -734,11 +734,6 @@ impl Job {
         self.row.queued_again_at().unwrap_or(self.created_at)
     }
 
-    /// The record of a job that is visible at `now`.
-    pub(crate) fn record(&self, endpoint: &EndpointId, now: Timestamp) -> Option<JobRecord> {
-        self.record_of(self.visible_at(now)?, endpoint)
-    }
-
     /// The record of a row of this job.
     pub(crate) fn record_of(&self, row: &JobRow, endpoint: &EndpointId) -> Option<JobRecord> {
         let record = row.record(self.id, self.created_at, &self.times, endpoint)?;

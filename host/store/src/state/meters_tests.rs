@@ -1,3 +1,5 @@
+//! Rows of usage by hour and period: growth, writes under way, bounds of owners, and templates.
+
 use super::*;
 
 fn key() -> MeterKey {

@@ -1,3 +1,5 @@
+//! The order compared with a set after any changes, and pieces after insertions at the end.
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;

@@ -4,7 +4,6 @@
 #[cfg(test)]
 use std::sync::mpsc::{Receiver, Sender};
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use gristmill_core::access::secrets::{RotateError, Rotated};
@@ -13,9 +12,8 @@ use gristmill_core::billing::usage::{UsageQuery, UsageRow};
 use gristmill_core::id::{EndpointId, JobActionId, JobId};
 use gristmill_core::job::action::JobAction;
 use gristmill_core::job::filter::JobSearch;
-use gristmill_core::job::listing::JobQuery;
 use gristmill_core::job::payload::Json;
-use gristmill_core::job::record::{ChunkPage, JobRecord};
+use gristmill_core::job::record::ChunkPage;
 use gristmill_core::job::retention::HistoryExcess;
 use gristmill_core::store::StoreError;
 use gristmill_core::time::Timestamp;
@@ -41,14 +39,6 @@ pub(crate) enum DbRequest {
     Locate { id: JobId, answer: oneshot::Sender<Result<Located, String>> },
     /// Puts an archived job back into memory, unless its endpoint is being deleted.
     Load { id: JobId, answer: oneshot::Sender<Result<(), StoreError>> },
-    /// Continues a list that has `jobs` with the jobs before this number.
-    List {
-        endpoint: EndpointId,
-        query: JobQuery,
-        before: u64,
-        jobs: Vec<JobRecord>,
-        answer: oneshot::Sender<ArchivedPage>,
-    },
     /// Continues a search that has `found` with the jobs before this number.
     Search {
         search: Arc<JobSearch>,
@@ -118,10 +108,6 @@ pub(crate) enum Located {
     /// There is no such job.
     Nowhere,
 }
-
-/// A list as far as it is made, and where it continues: see
-/// [`Index::merge`](crate::state::index::Index::merge).
-pub(crate) type ArchivedPage = (Vec<JobRecord>, ControlFlow<Option<u64>, u64>);
 
 /// A request of the database's thread to the writer: begin a new segment of the journal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -51,8 +51,10 @@ impl Index {
 
     /// The archived jobs of all endpoints of a search have numbers less than this one; 0 without
     /// archived jobs.
-    pub(crate) fn archived_below_all(&self, search: &JobSearch) -> u64 {
-        search.endpoints.iter().map(|name| self.archived_below(name)).max().unwrap_or(0)
+    pub(crate) fn archived_below(&self, search: &JobSearch) -> u64 {
+        let found = search.endpoints.iter().filter_map(|name| self.endpoint(name));
+        let archived = found.map(|(_, endpoint)| endpoint).filter(|found| found.archived > 0);
+        archived.map(|endpoint| endpoint.archived_below).max().unwrap_or(0)
     }
 
     /// Adds matching jobs of memory and of the rows to `found`, the newest first.

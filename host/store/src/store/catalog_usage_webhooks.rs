@@ -24,9 +24,7 @@ use crate::tables::catalog;
 #[async_trait]
 impl CatalogStore for Store {
     async fn load_catalog(&self) -> Result<Vec<CatalogEntry>, StoreError> {
-        let (sender, receiver) = oneshot::channel();
-        self.shared.request(DbRequest::Catalog { answer: sender })?;
-        let bodies = answer(receiver).await?;
+        let bodies = self.shared.ask(|answer| DbRequest::Catalog { answer }).await?;
         let parse = |body: &String| catalog::parse(body);
         Ok(bodies
             .iter()
@@ -39,9 +37,7 @@ impl CatalogStore for Store {
         let rows: Vec<_> = changes.into_iter().map(catalog::row).collect();
         // Changes that were decided earlier must be on disk earlier.
         self.flush().await?;
-        let (sender, receiver) = oneshot::channel();
-        self.shared.request(DbRequest::WriteCatalog(rows, sender))?;
-        answer(receiver).await?
+        self.shared.ask(|answer| DbRequest::WriteCatalog(rows, answer)).await?
     }
 
     fn forget_endpoints(&self, deleted: &[EndpointId]) {
@@ -62,10 +58,8 @@ impl CatalogStore for Store {
 #[async_trait]
 impl UsageStore for Store {
     async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageRow>, StoreError> {
-        let (sender, receiver) = oneshot::channel();
         let (query, found) = (query.clone(), Vec::new());
-        self.shared.request(DbRequest::Usage { query, found, answer: sender })?;
-        answer(receiver).await?
+        self.shared.ask(|answer| DbRequest::Usage { query, found, answer }).await?
     }
 
     fn newest_of_template(
@@ -97,9 +91,7 @@ impl DeliveryStore for Store {
         {
             return Ok(Some(Json::from_stored(bytes)));
         }
-        let (sender, receiver) = oneshot::channel();
-        self.shared.request(DbRequest::DeliveryBody { id, answer: sender })?;
-        answer(receiver).await?.map_err(damaged)
+        self.shared.ask(|answer| DbRequest::DeliveryBody { id, answer }).await?.map_err(damaged)
     }
 
     async fn record_attempt(
@@ -145,19 +137,15 @@ impl DeliveryStore for Store {
 #[async_trait]
 impl SecretsStore for Store {
     async fn rotate_secrets_key(&self) -> Result<Rotated, RotateError> {
-        let (answer, rotated) = oneshot::channel();
-        let request = DbRequest::Rotate { answer };
-        self.shared.request(request).map_err(|_| RotateError::Closed)?;
-        rotated.await.map_err(|_| RotateError::Closed)?
+        let rotated = self.shared.ask(|answer| DbRequest::Rotate { answer }).await;
+        rotated.map_err(|_| RotateError::Closed)?
     }
 }
 
 #[async_trait]
 impl BackupSource for Store {
     async fn backup(&self, with_secrets_key: bool) -> Result<Vec<BackupFile>, BackupError> {
-        let (answer, files) = oneshot::channel();
-        let request = DbRequest::Backup { with_secrets_key, answer };
-        self.shared.request(request).map_err(|_| BackupError::Closed)?;
-        files.await.map_err(|_| BackupError::Closed)?
+        let files = self.shared.ask(|answer| DbRequest::Backup { with_secrets_key, answer }).await;
+        files.map_err(|_| BackupError::Closed)?
     }
 }

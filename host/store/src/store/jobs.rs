@@ -9,7 +9,7 @@ use gristmill_core::billing::usage::{Bill, Metered};
 use gristmill_core::id::{EndpointId, JobId, ShardId, WorkerId};
 use gristmill_core::job::filter::JobSearch;
 use gristmill_core::job::idempotency::Idempotency;
-use gristmill_core::job::listing::{Cursor, JobPage, JobQuery};
+use gristmill_core::job::listing::{Cursor, JobPage};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
@@ -30,7 +30,6 @@ use crate::failure;
 use crate::format::pages::stored_bytes;
 use crate::format::payload::{Payload, PayloadKey};
 use crate::shared::{answer, damaged};
-use crate::state::archived::Listing;
 use crate::state::bulk_removal::Purged;
 use crate::state::claim::Claimed;
 use crate::state::decide::End;
@@ -42,9 +41,6 @@ use crate::state::requests::{ChunkRequest, DbRequest};
 
 /// Most jobs that one call of `expire` deletes, and most idempotency records that it forgets.
 const EXPIRE_JOBS_MAX: usize = 500;
-
-/// Most scans of the index, of a thousand jobs each, for one page of a list.
-const LIST_VISITS_MAX: usize = 20;
 
 type FencedAnswer = Result<Fenced, StoreError>;
 
@@ -365,11 +361,9 @@ impl JobStore for Store {
         };
         let (mut next, is_change, now, next_archived) = self.shared.change(expire)?;
         if next_archived <= now {
-            let (sender, receiver) = oneshot::channel();
             let count_max = EXPIRE_JOBS_MAX;
-            let request = DbRequest::ExpireArchived { now, count_max, answer: sender };
-            self.shared.request(request)?;
-            next = next.min(answer(receiver).await?);
+            let expire = |answer| DbRequest::ExpireArchived { now, count_max, answer };
+            next = next.min(self.shared.ask(expire).await?);
         } else {
             next = next.min(next_archived);
         }
@@ -382,10 +376,9 @@ impl JobStore for Store {
     async fn trim_history(&self, endpoint: &EndpointId, max: HistoryMax) -> Result<(), StoreError> {
         let excess = || self.shared.read(|index, _| index.history_excess(endpoint, max));
         while let Some((excess, true)) = excess()? {
-            let (sender, receiver) = oneshot::channel();
             let endpoint = endpoint.clone();
-            self.shared.request(DbRequest::TrimArchived { endpoint, excess, answer: sender })?;
-            if answer(receiver).await? == 0 {
+            let trim = |answer| DbRequest::TrimArchived { endpoint, excess, answer };
+            if self.shared.ask(trim).await? == 0 {
                 break;
             }
         }
@@ -424,10 +417,9 @@ impl JobStore for Store {
             if left.is_empty() || !has_archived {
                 return Ok(deleted);
             }
-            let (sender, receiver) = oneshot::channel();
             let (endpoint, ids) = (endpoint.clone(), std::mem::take(&mut left));
-            self.shared.request(DbRequest::DeleteArchived { endpoint, ids, answer: sender })?;
-            let archived = answer(receiver).await??;
+            let delete = |answer| DbRequest::DeleteArchived { endpoint, ids, answer };
+            let archived = self.shared.ask(delete).await??;
             deleted += archived.deleted;
             left = archived.in_memory;
         }
@@ -448,49 +440,6 @@ impl JobStore for Store {
             *error = whole;
         }
         Ok(Some(record))
-    }
-
-    async fn list(&self, endpoint: &EndpointId, query: &JobQuery) -> Result<JobPage, StoreError> {
-        let seal = &self.shared.seal;
-        let mut jobs = vec![];
-        let mut next = Some(match query.after {
-            Some(after) => seal.reveal(after).ok_or(StoreError::UnknownCursor)?,
-            None => u64::MAX,
-        });
-        for _ in 0..LIST_VISITS_MAX {
-            let Some(before) = next else { break };
-            let found = self.shared.read(|index, now| {
-                let down_to = index.archived_below(endpoint);
-                let listing = Listing { name: endpoint, query, before, rows: Vec::new(), down_to };
-                (before > down_to).then(|| index.merge(&listing, &mut jobs, now))
-            })?;
-            let found = match found {
-                Some(found) => found,
-                None => {
-                    let (sender, receiver) = oneshot::channel();
-                    self.shared.request(DbRequest::List {
-                        endpoint: endpoint.clone(),
-                        query: *query,
-                        before,
-                        jobs: std::mem::take(&mut jobs),
-                        answer: sender,
-                    })?;
-                    let (more, found) = answer(receiver).await?;
-                    jobs = more;
-                    found
-                }
-            };
-            match found {
-                ControlFlow::Break(location) => {
-                    next = location;
-                    break;
-                }
-                ControlFlow::Continue(location) => next = Some(location),
-            }
-            tokio::task::yield_now().await;
-        }
-        let next = next.map(|location| seal.hide(location));
-        Ok(JobPage { jobs, next, ..JobPage::default() })
     }
 
     async fn search(&self, search: &JobSearch) -> Result<JobPage, StoreError> {
@@ -563,9 +512,8 @@ impl JobStore for Store {
                 return Ok(page);
             }
         }
-        let (sender, receiver) = oneshot::channel();
-        self.shared.request(DbRequest::Chunks { seq, query, answer: sender })?;
-        let page = answer(receiver).await?.map_err(damaged)?;
+        let read = |answer| DbRequest::Chunks { seq, query, answer };
+        let page = self.shared.ask(read).await?.map_err(damaged)?;
         let page = match page.chunks.is_empty() {
             true => page,
             false => self.read_pages(pages, query, page).await?,

@@ -182,9 +182,7 @@ impl Store {
         seqs: Vec<u64>,
         kind: Kind,
     ) -> Result<Vec<Found<Payload>>, StoreError> {
-        let (sender, receiver) = oneshot::channel();
-        self.shared.request(DbRequest::Payloads { seqs, kind, answer: sender })?;
-        answer(receiver).await
+        self.shared.ask(|answer| DbRequest::Payloads { seqs, kind, answer }).await
     }
 
     /// Reads a payload from the journal; `None` when it has moved to the database.
@@ -381,9 +379,8 @@ impl Store {
             if let Some(found) = found {
                 return Ok(found);
             }
-            let (sender, receiver) = oneshot::channel();
-            self.shared.request(DbRequest::Locate { id, answer: sender })?;
-            match answer(receiver).await?.map_err(damaged)? {
+            let locate = |answer| DbRequest::Locate { id, answer };
+            match self.shared.ask(locate).await?.map_err(damaged)? {
                 Located::Archived(row) => {
                     return self.shared.read(|index, now| look(index, &row.job, now));
                 }
@@ -427,9 +424,7 @@ impl Store {
             let found = self.look(id, |index, job, now| is_wanted(index, job, now).then_some(()));
             is_absent = found.await?.is_none();
             if !is_absent {
-                let (sender, receiver) = oneshot::channel();
-                self.shared.request(DbRequest::Load { id, answer: sender })?;
-                answer(receiver).await??;
+                self.shared.ask(|answer| DbRequest::Load { id, answer }).await??;
             }
         }
     }

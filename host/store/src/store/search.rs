@@ -11,19 +11,19 @@ use gristmill_core::job::filter::JobSearch;
 use gristmill_core::job::listing::{JobPage, Positions};
 use gristmill_core::job::record::JobRecord;
 use gristmill_core::store::StoreError;
-use tokio::sync::oneshot;
 
 use super::Store;
 use crate::failure;
 use crate::format::payload::Kind;
-use crate::shared::{answer, damaged};
+use crate::shared::damaged;
 use crate::state::hit::Hit;
 use crate::state::requests::DbRequest;
 use crate::state::search::Searching;
 
 const VISITS_MAX: usize = 20;
 
-const QUESTIONS_MAX: usize = 2;
+/// As many as the longest page of jobs in the tables alone takes.
+const QUESTIONS_MAX: usize = 4;
 
 impl Store {
     /// A page of the jobs of a search.
@@ -38,7 +38,7 @@ impl Store {
         for _ in 0..VISITS_MAX {
             let Some(before) = next else { break };
             let in_memory = self.shared.read(|index, now| {
-                let down_to = index.archived_below_all(&search);
+                let down_to = index.archived_below(&search);
                 let part = Searching { search: &search, before, rows: Vec::new(), down_to };
                 (before > down_to).then(|| index.search(&part, &mut found, now))
             })?;
@@ -47,14 +47,9 @@ impl Store {
                 None if questions == QUESTIONS_MAX => break,
                 None => {
                     questions += 1;
-                    let (sender, receiver) = oneshot::channel();
-                    self.shared.request(DbRequest::Search {
-                        search: search.clone(),
-                        before,
-                        found: std::mem::take(&mut found),
-                        answer: sender,
-                    })?;
-                    let (more, searched) = answer(receiver).await?;
+                    let (search, so_far) = (search.clone(), std::mem::take(&mut found));
+                    let more = |answer| DbRequest::Search { search, before, found: so_far, answer };
+                    let (more, searched) = self.shared.ask(more).await?;
                     found = more;
                     searched
                 }

@@ -1,3 +1,5 @@
+//! Database files in real directories: interrupted creations, moved tables, unused pages, copies.
+
 use std::io::Read as _;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Ranges of time, the plan of a search by tag, lists compared with sets, and bounded steps.
+
 use super::*;
 use crate::tables::schema;
 

@@ -1,3 +1,5 @@
+//! Settings of endpoints: inputs, changes, refusals, records of older hosts, and schemas.
+
 use serde_json::json;
 #[cfg(feature = "openapi")]
 use utoipa::PartialSchema as _;

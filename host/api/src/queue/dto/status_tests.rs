@@ -1,3 +1,5 @@
+//! Status documents of all statuses, read back by their schema, with inputs and outputs unchanged.
+
 use gristmill_core::billing::usage::JobUsage;
 use gristmill_core::id::{EndpointId, JobId, ShardId, SubmissionKind, WorkerId};
 use gristmill_core::job::record::JobRecord;

@@ -1,3 +1,5 @@
+//! Pages of a stream, read back by their schema, and the position that is added to the metrics.
+
 use gristmill_core::job::record::{ChunkPage, Part};
 use gristmill_core::job::state::JobStatus;
 use gristmill_wire::queue::{StreamMetrics, StreamPage};

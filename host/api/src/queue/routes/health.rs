@@ -2,12 +2,12 @@
 
 use axum::Json;
 
-use gristmill_wire::queue::HealthReport;
+use gristmill_core::jobs::operations::Health;
+use gristmill_wire::queue::{HealthReport, JobsReport, WorkersReport};
 
 use crate::answer::error::ApiError;
 use crate::identity::caller::{Admitted, Read};
 use crate::openapi::tag;
-use crate::queue::dto;
 
 /// The endpoint's jobs and workers.
 ///
@@ -19,5 +19,26 @@ use crate::queue::dto;
 pub(crate) async fn health(
     Admitted { state, call, .. }: Admitted<Read>,
 ) -> Result<Json<HealthReport>, ApiError> {
-    Ok(Json(dto::health_report(state.jobs.health(&call.deployment.endpoint.id).await?)))
+    Ok(Json(health_report(state.jobs.health(&call.deployment.endpoint.id).await?)))
+}
+
+/// The answer's form of the counts.
+fn health_report(Health { jobs, workers }: Health) -> HealthReport {
+    HealthReport {
+        jobs: JobsReport {
+            completed: jobs.completed,
+            failed: jobs.failed,
+            in_progress: jobs.in_progress,
+            in_queue: jobs.in_queue,
+            retried: jobs.retried,
+        },
+        workers: WorkersReport {
+            idle: workers.idle,
+            initializing: workers.initializing,
+            ready: workers.idle,
+            running: workers.running,
+            throttled: workers.throttled,
+            unhealthy: workers.unhealthy,
+        },
+    }
 }

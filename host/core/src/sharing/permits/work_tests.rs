@@ -1,4 +1,5 @@
-//! Permits for short work: the parts of endpoints and keys.
+//! Permits for short work: shares of endpoints and owners, the order of waiting requests, and any
+//! sequence of calls.
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;

@@ -5,7 +5,9 @@
 //! the program before it can use as well, so that hosts can be upgraded one after the other; where
 //! that is impossible, `needs_program` of the step excludes it.
 
-use gristmill_postgres::{Connection, DatabaseError, SqlQuery};
+use gristmill_postgres::{Connection, SqlQuery};
+
+use crate::error::OpenError;
 
 /// The steps, in order. The number of a step is its position, beginning with 1.
 const STEPS: &[Step] = &[Step { sql: include_str!("0001.sql"), needs_program: 1 }];
@@ -17,35 +19,12 @@ struct Step {
     needs_program: i32,
 }
 
-/// The version of the tables that this program makes.
-pub(crate) const VERSION: i32 = version(STEPS);
-
-const fn version(steps: &[Step]) -> i32 {
-    steps.len() as i32
-}
-
-/// Why the tables cannot be used.
-#[derive(Debug)]
-pub(crate) enum NotReady {
-    /// A newer program has made the tables.
-    Newer {
-        found: i32,
-    },
-    Failed(DatabaseError),
-}
-
-impl From<DatabaseError> for NotReady {
-    fn from(error: DatabaseError) -> Self {
-        Self::Failed(error)
-    }
-}
-
 /// Brings the tables to this program's version.
-pub(crate) fn prepare(connection: &mut Connection) -> Result<(), NotReady> {
+pub(crate) fn prepare(connection: &mut Connection) -> Result<(), OpenError> {
     prepare_with(connection, STEPS)
 }
 
-fn prepare_with(connection: &mut Connection, steps: &[Step]) -> Result<(), NotReady> {
+fn prepare_with(connection: &mut Connection, steps: &[Step]) -> Result<(), OpenError> {
     // Without a notice in the log of the host at each start that the schema exists already.
     let head = "BEGIN; SET LOCAL client_min_messages = warning; SELECT pg_advisory_xact_lock(x'677269736d696c6c'::bigint); \
          CREATE SCHEMA IF NOT EXISTS gristmill; \
@@ -56,8 +35,9 @@ fn prepare_with(connection: &mut Connection, steps: &[Step]) -> Result<(), NotRe
     let newest = connection.query(&SqlQuery::new(sql, Vec::new()))?;
     let (found, needs_program) =
         newest.first().map_or((0, 0), |row| (row.get::<_, i32>(0), row.get::<_, i32>(1)));
-    if needs_program > version(steps) {
-        return Err(NotReady::Newer { found });
+    let expected = i32::try_from(steps.len()).unwrap_or(i32::MAX);
+    if needs_program > expected {
+        return Err(OpenError::UnknownDatabaseVersion { found, expected });
     }
     let missing = (1..).zip(steps).filter(|(version, _)| *version > found);
     let mut script = String::new();
@@ -105,13 +85,14 @@ mod tests {
         assert_eq!(rows(), "1/1 2/1");
         // A step that excludes it. One that fails has done nothing.
         let failing = Step { sql: SACK, needs_program: 3 };
-        assert!(matches!(prepare(&[TABLES, added, failing]), Err(NotReady::Failed(_))));
+        assert!(matches!(prepare(&[TABLES, added, failing]), Err(OpenError::Database(_))));
         assert_eq!(rows(), "1/1 2/1");
         let excluding = Step { sql: "ALTER TABLE sack ADD weight bigint;", needs_program: 3 };
         assert!(prepare(&[TABLES, added, excluding]).is_ok());
         assert_eq!(rows(), "1/1 2/1 3/3");
         for steps in [STEPS, &[TABLES, added]] {
-            assert!(matches!(prepare(steps), Err(NotReady::Newer { found: 3 })));
+            let refused = prepare(steps);
+            assert!(matches!(refused, Err(OpenError::UnknownDatabaseVersion { found: 3, .. })));
         }
         assert!(prepare(&[TABLES, added, excluding]).is_ok());
         assert_eq!(database.sql("SELECT name FROM endpoint"), "mill");

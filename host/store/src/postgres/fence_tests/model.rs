@@ -3,9 +3,9 @@
 //! their statements, with connections that are lost at any moment, after which the server completes
 //! or undoes what it had received.
 //!
-//! The statements are those of [`Session`](super::session::Session) and
-//! [`PostgresLog`](super::log::PostgresLog); the advisory lock and the signs of life are left out,
-//! since safety must not depend on them.
+//! The statements are those of [`Session`](crate::postgres::session::Session) and
+//! [`PostgresLog`](crate::postgres::log::PostgresLog); the advisory lock and the signs of life are
+//! left out, since safety must not depend on them.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};

@@ -1,4 +1,4 @@
-//! Random walks through the [model of the fence](super::fence_model), statement by statement on a
+//! Random walks through the [model of the fence](super::model), statement by statement on a
 //! PostgreSQL server, with the statements of this program. The server must do what the model says:
 //! which statement waits, which one fails, and which rows are there after each commit.
 
@@ -12,13 +12,13 @@ use gristmill_postgres::{Connection, DatabaseError, DatabaseUrl, SqlQuery, Value
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use super::fence_model::{
+use super::model::{
     Failed, ModelBounds, ModelStep, ModelTransaction, Outcome, RULES, Rows, State, Statement,
 };
-use super::server_of_tests as server;
-use super::session::Session;
-use super::{rows, schema};
 use crate::format::EndpointKey;
+use crate::postgres::server_of_tests as server;
+use crate::postgres::session::Session;
+use crate::postgres::{rows, schema};
 use crate::seal::Seal;
 use crate::state::batch::Batch;
 
@@ -234,7 +234,7 @@ fn the_server_does_what_the_model_of_the_fence_says() {
     let url: DatabaseUrl = database.url().parse().unwrap();
     let seal = Arc::new(Seal::open(&database.key_file(), true).unwrap());
     let mut admin = Connection::new(&url).unwrap();
-    schema::prepare(&mut admin).map_err(|_| "the tables").unwrap();
+    schema::prepare(&mut admin).unwrap();
     let seed: u64 = std::env::var("GRISTMILL_FENCE_SEED")
         .map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
     println!("GRISTMILL_FENCE_SEED={seed}");
