@@ -34,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::call_origin::PeerAddress;
-use crate::turns::{Turn, Turns};
+use crate::read_turns::{ReadTurn, ReadTurns};
 
 /// Most bytes of one address.
 pub(crate) const ADDRESS_BYTES_MAX: usize = 8 << 20;
@@ -67,7 +67,7 @@ pub struct Addresses {
     bound: AddressBound,
     bytes_max: usize,
     held: Mutex<Held>,
-    turns: Turns,
+    turns: ReadTurns,
 }
 
 #[derive(Debug, Default)]
@@ -151,7 +151,7 @@ pub(crate) struct NoRoom;
 impl Addresses {
     /// Counts the connections of a listener, which may hold `bytes_max` without a valid key.
     pub fn new(bound: AddressBound, bytes_max: usize) -> Arc<Self> {
-        Arc::new(Self { bound, bytes_max, held: Mutex::default(), turns: Turns::default() })
+        Arc::new(Self { bound, bytes_max, held: Mutex::default(), turns: ReadTurns::default() })
     }
 
     /// Admits a connection; closes others if there are too many.
@@ -293,7 +293,7 @@ impl Held {
 
 impl Account {
     /// The turns of the connection among those of all.
-    pub(crate) fn turn(&self) -> Turn {
+    pub(crate) fn turn(&self) -> ReadTurn {
         self.addresses.turns.of_connection()
     }
 

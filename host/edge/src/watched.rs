@@ -1,8 +1,8 @@
 //! The bytes of a connection, on their way to HTTP.
 //!
 //! HTTP reads until nothing is there, and begins each call that it finds. So that callers without a
-//! key take no thread for long, their connections are read in [turns](crate::turns), and the other
-//! tasks of the thread run before the next turn of a connection.
+//! key take no thread for long, their connections are read in [turns](crate::read_turns), and the
+//! other tasks of the thread run before the next turn of a connection.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use crate::activity::Activity;
 use crate::addresses::Account;
 use crate::half_close::ClientSide;
 use crate::linger::Linger;
-use crate::turns::Turn;
+use crate::read_turns::ReadTurn;
 
 /// A stream that records the arrival of bytes, and lingers at its end if the client may still be
 /// sending.
@@ -26,7 +26,7 @@ pub(super) struct Watched<IO> {
     client: Arc<ClientSide>,
     account: Option<Arc<Account>>,
     /// There is one beside an account.
-    turn: Option<Arc<Turn>>,
+    turn: Option<Arc<ReadTurn>>,
     /// A read has found the end of the client's data.
     has_ended: bool,
     /// The connection has got its bytes of this turn.
@@ -39,7 +39,7 @@ impl<IO> Watched<IO> {
         stream: IO,
         activity: Arc<Mutex<Activity>>,
         account: Option<Arc<Account>>,
-        turn: Option<Arc<Turn>>,
+        turn: Option<Arc<ReadTurn>>,
     ) -> Self {
         let client = activity.lock().client.clone();
         let (has_ended, had_turn) = (false, false);
@@ -53,7 +53,7 @@ impl<IO: AsyncRead + Unpin> Watched<IO> {
         &mut self,
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
-        turn: Option<(Arc<Turn>, usize)>,
+        turn: Option<(Arc<ReadTurn>, usize)>,
     ) -> Poll<io::Result<()>> {
         let Some((turn, turn_bytes)) = turn else {
             return Pin::new(&mut self.stream).poll_read(context, into);
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
     use crate::addresses::{AddressBound, Addresses};
     use crate::call_origin::PeerAddress;
-    use crate::turns::{FREE_BYTES, FREE_TURN_BYTES, TURN_BYTES};
+    use crate::read_turns::{FREE_BYTES, FREE_TURN_BYTES, TURN_BYTES};
 
     #[derive(Default)]
     struct Wakes(AtomicUsize);

@@ -50,7 +50,7 @@ impl Clients {
     }
 
     /// Finds the addresses of a destination for a request of an endpoint, when it is the endpoint's
-    /// turn ([`FairPermits`](gristmill_core::sharing::fair_permits::FairPermits)).
+    /// turn ([`Permits`](gristmill_core::sharing::permits::Permits)).
     /// [`send`](Self::send) then gets them, and checks whether they are permitted.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gristmill_core::id::{EndpointId, OwnerId};
-use gristmill_core::sharing::fair_permits::{FairPermit, FairPermits};
+use gristmill_core::sharing::permits::{Permit, Permits};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::sync::oneshot;
 
@@ -41,7 +41,7 @@ pub(crate) fn lookup_by_system(host: &str) -> io::Result<Vec<SocketAddr>> {
 /// The turns for looking names up. A clone shares them.
 #[derive(Debug, Clone)]
 pub(crate) struct Lookups {
-    turns: Arc<FairPermits>,
+    turns: Permits,
     ask: LookupFn,
 }
 
@@ -105,7 +105,7 @@ fn check(
 
 impl Lookups {
     pub(crate) fn new(ask: LookupFn) -> Self {
-        Self { turns: Arc::new(FairPermits::new(LOOKUPS_MAX)), ask }
+        Self { turns: Permits::for_work(LOOKUPS_MAX), ask }
     }
 
     /// Looks a name up when it is the endpoint's turn.
@@ -126,7 +126,7 @@ impl Lookups {
     async fn ask(
         &self,
         host: &str,
-        turn: Option<FairPermit>,
+        turn: Option<Permit>,
     ) -> Result<Arc<[SocketAddr]>, LookupError> {
         let (ask, name) = (self.ask, host.to_owned());
         let (answer, found) = oneshot::channel();

@@ -22,7 +22,7 @@ use url::{Origin, Url};
 
 use crate::allow::{HOW_TO_ALLOW, RegistryHosts};
 use crate::challenge::Challenge;
-use crate::turns::Turns;
+use crate::fetch_turns::FetchTurns;
 
 /// Time for one image, without waiting for other fetches and without compiling.
 const FETCH_TIME_MAX: Duration = Duration::from_secs(120);
@@ -45,7 +45,7 @@ pub struct Fetcher {
     clients: Clients,
     allowed: RegistryHosts,
     components: Arc<dyn Components>,
-    turns: Turns,
+    turns: FetchTurns,
 }
 
 impl Fetcher {
@@ -56,7 +56,7 @@ impl Fetcher {
         addresses: AddressPolicy,
         components: Arc<dyn Components>,
     ) -> Self {
-        Self { clients: Clients::new(addresses), allowed, components, turns: Turns::new() }
+        Self { clients: Clients::new(addresses), allowed, components, turns: FetchTurns::new() }
     }
 
     async fn download(

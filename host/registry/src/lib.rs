@@ -6,15 +6,15 @@
 //! service. For this reason no client library is used: those follow redirects and challenges by
 //! themselves.
 //!
-//! **Bounds.** [`FETCHES_MAX`](turns::FETCHES_MAX) images at one time, three of them for one owner.
-//! For one image: two minutes, 10 s for the head of an answer, 30 s between two pieces of its body,
-//! a manifest of 64 KiB, a component of 64 MiB, and five redirects. Received bytes are staged on
-//! disk, and refused if their digest is not the requested one.
+//! **Bounds.** [`FETCHES_MAX`](fetch_turns::FETCHES_MAX) images at one time, three of them for one
+//! owner. For one image: two minutes, 10 s for the head of an answer, 30 s between two pieces of
+//! its body, a manifest of 64 KiB, a component of 64 MiB, and five redirects. Received bytes are
+//! staged on disk, and refused if their digest is not the requested one.
 
 mod allow;
 mod challenge;
 mod fetch;
-mod turns;
+mod fetch_turns;
 
 pub use allow::{InvalidRegistryPattern, RegistryHosts, RegistryPattern};
 pub use fetch::Fetcher;

@@ -51,7 +51,7 @@ use crate::sandbox::deadline::{Halt, Watch};
 use crate::sandbox::state::State;
 use crate::swap::SwapWatch;
 use crate::wasmtime_runtime::reserved::{Reserved, ReservedRoom, Taken};
-use gristmill_core::sharing::permits::{Permit, Permits};
+use gristmill_core::sharing::permits::{Permit, PermitShare, Permits};
 
 /// The settings of a runtime.
 #[derive(Debug)]
@@ -297,6 +297,10 @@ impl WasmtimeRuntime {
         }
     }
 
+    fn share(&self, deployment: &Deployment) -> PermitShare {
+        self.permits.share(&deployment.endpoint.owner, &deployment.endpoint.id)
+    }
+
     fn reserved_permit(&self, permit: Permit) -> Reservation {
         Reservation::new(self.taken.permit(&self.idle, permit))
     }
@@ -372,20 +376,15 @@ impl Runtime for WasmtimeRuntime {
         if let Some(reserved) = self.taken.reserve(&self.idle, deployment) {
             return Some(Reservation::new(reserved));
         }
-        let endpoint = &deployment.endpoint;
-        Some(
-            self.reserved_permit(
-                self.permits.try_take(&endpoint.owner, endpoint.memory_bytes_max())?,
-            ),
-        )
+        let permit = self.share(deployment).try_take(deployment.endpoint.memory_bytes_max())?;
+        Some(self.reserved_permit(permit))
     }
 
     async fn reserve(&self, deployment: &Arc<Deployment>) -> Reservation {
         if let Some(reservation) = self.try_reserve(deployment) {
             return reservation;
         }
-        let endpoint = &deployment.endpoint;
-        let permit = self.permits.queue(&endpoint.owner, &endpoint.id, endpoint.memory_bytes_max());
+        let permit = self.share(deployment).queue(deployment.endpoint.memory_bytes_max());
         self.idle.make_room();
         self.reserved_permit(permit.await)
     }
@@ -397,8 +396,7 @@ impl Runtime for WasmtimeRuntime {
     }
 
     fn shortage(&self, deployment: &Deployment) -> SandboxShortage {
-        let endpoint = &deployment.endpoint;
-        match self.permits.is_at_share(&endpoint.owner, endpoint.memory_bytes_max()) {
+        match self.share(deployment).is_at_share(deployment.endpoint.memory_bytes_max()) {
             true => SandboxShortage::OfOwner,
             false => SandboxShortage::OfHost,
         }

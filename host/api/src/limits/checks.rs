@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use gristmill_core::access::key::ApiKey;
-use gristmill_core::sharing::fair_permits::FairPermits;
+use gristmill_core::sharing::permits::Permits;
 
 use crate::answer::error::{ApiError, ErrorCode};
 
@@ -25,11 +25,11 @@ const INLINE_BYTES_MAX: usize = 128 << 10;
 
 /// The turns of checks. A clone shares them.
 #[derive(Debug, Clone)]
-pub(crate) struct Checks(Arc<FairPermits>);
+pub(crate) struct Checks(Permits);
 
 impl Default for Checks {
     fn default() -> Self {
-        Self(Arc::new(FairPermits::half_of_cores()))
+        Self(Permits::half_of_cores())
     }
 }
 
@@ -58,11 +58,11 @@ impl Checks {
 
 /// The turns of pages, and of searches. A clone shares them.
 #[derive(Debug, Clone)]
-pub(crate) struct Pages(Arc<FairPermits>);
+pub(crate) struct Pages(Permits);
 
 impl Default for Pages {
     fn default() -> Self {
-        Self(Arc::new(FairPermits::half_of_cores()))
+        Self(Permits::half_of_cores())
     }
 }
 

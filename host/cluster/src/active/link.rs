@@ -267,18 +267,16 @@ impl Prepared {
     /// A sandbox, if there is room now and no worker waits for it.
     pub(crate) fn try_reserve(&self, deployment: &Deployment) -> Option<Room> {
         let endpoint = &deployment.endpoint;
-        let permit = self.link.permits.try_take(&endpoint.owner, endpoint.memory_bytes_max())?;
+        let share = self.link.permits.share(&endpoint.owner, &endpoint.id);
+        let permit = share.try_take(endpoint.memory_bytes_max())?;
         Some(self.room(permit))
     }
 
     /// Waits for a sandbox.
     pub(crate) async fn reserve(self, deployment: Arc<Deployment>) -> Room {
         let endpoint = &deployment.endpoint;
-        let permit = self
-            .link
-            .permits
-            .queue(&endpoint.owner, &endpoint.id, endpoint.memory_bytes_max())
-            .await;
+        let share = self.link.permits.share(&endpoint.owner, &endpoint.id);
+        let permit = share.queue(endpoint.memory_bytes_max()).await;
         self.room(permit)
     }
 

@@ -36,7 +36,7 @@ use crate::deploy::endpoint::Deployment;
 use crate::deploy::input_checks::InputChecks;
 use crate::id::{EndpointId, OwnerId};
 use crate::sharing::disk_space::DiskSpaceGauge;
-use crate::sharing::fair_permits::{FairPermits, FairShare};
+use crate::sharing::permits::{PermitShare, Permits};
 use crate::sharing::tenancy::Tenancy;
 use crate::store_error::StoreError;
 use crate::time::Clock;
@@ -67,7 +67,7 @@ pub struct Catalog {
     input_checks: Arc<InputChecks>,
     /// Changes come one at a time, so that each is decided on the view that it changes. Owners take
     /// turns, and so do the keys of an owner.
-    turns: FairPermits,
+    turns: Permits,
     shown: Arc<CatalogState>,
 }
 
@@ -101,7 +101,7 @@ impl Catalog {
         let view = RwLock::new(Arc::new(view));
         let shown = CatalogState { store, view, retired: Mutex::default() };
         let bounds = OwnerBounds::default();
-        let turns = FairPermits::few(1);
+        let turns = Permits::for_work(1);
         let (charges, input_checks) = (Arc::default(), Arc::default());
         let shown = Arc::new(shown);
         Ok(Self { clock, bounds, tenancy, charges, input_checks, turns, shown })
@@ -205,7 +205,7 @@ impl Catalog {
 
     async fn change_in_turn<T, E: From<StoreError>>(
         &self,
-        share: &FairShare,
+        share: &PermitShare,
         decide: impl FnOnce(&View) -> Result<(Vec<CatalogChange>, T), E>,
     ) -> Result<T, E> {
         let turn = share.acquire().await;

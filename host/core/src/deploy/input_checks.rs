@@ -14,7 +14,7 @@ use quick_cache::sync::Cache;
 use crate::deploy::digest::ComponentDigest;
 use crate::deploy::endpoint::Deployment;
 use crate::job::payload::Json;
-use crate::sharing::fair_permits::FairPermits;
+use crate::sharing::permits::Permits;
 use gristmill_json_schema::{Budget, InputSchema, NotChecked, SchemaText};
 
 /// Bytes of all compiled schemas.
@@ -37,7 +37,7 @@ impl Weighter<ComponentDigest, Arc<InputSchema>> for Bytes {
 #[derive(Debug)]
 pub struct InputChecks {
     compiled: Cache<ComponentDigest, Arc<InputSchema>, Bytes>,
-    slow: FairPermits,
+    slow: Permits,
 }
 
 /// Why an input was not accepted.
@@ -57,7 +57,7 @@ impl Default for InputChecks {
     fn default() -> Self {
         Self {
             compiled: Cache::with_weighter(CACHE_ITEMS, CACHE_BYTES, Bytes),
-            slow: FairPermits::half_of_cores(),
+            slow: Permits::half_of_cores(),
         }
     }
 }

@@ -6,7 +6,6 @@ pub mod cores;
 pub(crate) mod disk_accounts;
 pub mod disk_share;
 pub mod disk_space;
-pub mod fair_permits;
 pub mod key_shares;
 pub mod permits;
 pub mod shares;

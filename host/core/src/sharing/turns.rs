@@ -1,17 +1,21 @@
-//! Those that wait by turns, such as the endpoints of an owner, each with a queue of its waiters.
+//! Members that wait by turns, such as the owners that wait for permits, or the endpoints of one
+//! owner.
 //!
-//! A key joins behind all others, keeps its turn until one of its waiters is served, and then moves
-//! to the end. The waiters of a key are served in the order in which they came.
-//! **Promise.** [`heads`](Turns::heads) always has a first waiter that asks for the fewest bytes,
-//! however many other keys wait: if any waiter has enough room, a waiter of `heads` has.
-//! **Cost.** [`heads`](Turns::heads) examines at most 2 × [`HEADS_MAX`] keys; every change takes
-//! two map entries.
+//! **Promise.** The member with the lowest [rank](Member::rank) is next, which is the one that
+//! holds the least, and among equals the one whose last turn is the longest ago. A new member comes
+//! before the one that had the last turn and behind all others, so each member waits for at most
+//! one turn of each equal one.
+//! [`heads`](Turns::heads) always has a first waiter that asks for the fewest bytes, however many
+//! other members wait: if any waiter has enough room, a waiter of `heads` has.
+//! **Cost.** A change of a member takes a look into a map, and O(log n) while the member waits. The
+//! next member is found at once, and [`heads`](Turns::heads) examines at most 2 × [`HEADS_MAX`]
+//! members. A member that neither holds nor awaits anything takes no memory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
 use std::iter;
 
-/// Most keys that are examined by their turns, and most sizes that are examined after these.
+/// Most members that are examined by their turns, and most sizes that are examined after these.
 const HEADS_MAX: usize = 32;
 
 /// A waiter for a permit of so many bytes, which it receives through its `grant`.
@@ -25,195 +29,161 @@ pub struct Waiter<G> {
     pub grant: G,
 }
 
-/// The waiting keys.
+/// What a member asks for.
+#[derive(Debug, Clone, Copy)]
+pub struct First {
+    /// The number of the waiter that is served first.
+    pub number: u64,
+    /// The fewest bytes that a waiter asks for which may be served first.
+    pub bytes: u64,
+}
+
+/// A member of [`Turns`].
+pub trait Member: Default {
+    /// Members with a lower one are before it, whenever they had their last turn.
+    fn rank(&self) -> u128;
+
+    /// What it asks for; `None` while it does not wait.
+    fn first(&self) -> Option<First>;
+
+    /// Whether it neither holds nor awaits anything. Its last turn is forgotten then.
+    fn is_idle(&self) -> bool;
+}
+
+/// Waiters in the order in which they came.
+impl<G> Member for VecDeque<Waiter<G>> {
+    fn rank(&self) -> u128 {
+        0
+    }
+
+    fn first(&self) -> Option<First> {
+        self.front().map(|waiter| First { number: waiter.number, bytes: waiter.bytes })
+    }
+
+    fn is_idle(&self) -> bool {
+        self.is_empty()
+    }
+}
+
+/// The members.
 #[derive(Debug)]
-pub struct Turns<K, G> {
-    /// The first waiter of each key, by the key's turn.
-    turns: BTreeMap<u64, Head<K>>,
-    /// The same first waiters: their bytes, and the turns of their keys.
-    sizes: BTreeSet<(u64, u64)>,
-    queues: HashMap<K, Waiters<G>>,
-    next_turn: u64,
+pub struct Turns<K, M> {
+    members: HashMap<K, Entry<M>>,
+    /// Those that wait, the next one first.
+    line: BTreeMap<Place, K>,
+    /// The same places, by the bytes that the members ask for.
+    sizes: BTreeSet<(u64, Place)>,
+    last_turn: u64,
 }
 
 #[derive(Debug)]
-struct Head<K> {
-    key: K,
-    bytes: u64,
-}
-
-/// The waiters of a key; never empty.
-#[derive(Debug)]
-struct Waiters<G> {
+struct Entry<M> {
+    member: M,
     turn: u64,
-    queue: VecDeque<Waiter<G>>,
+    /// Its place in the line, and the bytes that it asks for.
+    waits: Option<(u64, Place)>,
 }
 
-impl<K, G> Default for Turns<K, G> {
+/// The lowest is next.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    rank: u128,
+    turn: u64,
+    /// The number of the first waiter, which no other member has.
+    number: u64,
+}
+
+impl<K, M> Default for Turns<K, M> {
     fn default() -> Self {
-        let (turns, sizes, queues) = (BTreeMap::new(), BTreeSet::new(), HashMap::new());
-        Self { turns, sizes, queues, next_turn: 0 }
+        let (line, sizes) = (BTreeMap::new(), BTreeSet::new());
+        Self { members: HashMap::new(), line, sizes, last_turn: 0 }
     }
 }
 
-impl<K: Clone + Eq + Hash, G> Turns<K, G> {
-    /// Whether there is no waiter.
+impl<K: Clone + Eq + Hash, M: Member> Turns<K, M> {
+    /// Whether no member waits.
     pub fn is_empty(&self) -> bool {
-        self.queues.is_empty()
+        self.line.is_empty()
     }
 
-    /// The number of waiters of a key.
-    pub fn waiting(&self, key: &K) -> usize {
-        self.queues.get(key).map_or(0, |waiters| waiters.queue.len())
+    /// The first waiter of the next member, and the fewest bytes that any member asks for.
+    pub fn first(&self) -> Option<First> {
+        let (place, (bytes, _)) = (self.line.keys().next()?, self.sizes.first()?);
+        Some(First { number: place.number, bytes: *bytes })
     }
 
-    /// Adds a waiter.
-    pub fn join(&mut self, key: &K, waiter: Waiter<G>) {
-        if let Some(waiters) = self.queues.get_mut(key) {
-            waiters.queue.push_back(waiter);
-        } else {
-            self.insert(key.clone(), VecDeque::from([waiter]));
+    /// A member that holds or awaits something.
+    pub fn get(&self, key: &K) -> Option<&M> {
+        self.members.get(key).map(|entry| &entry.member)
+    }
+
+    /// All that hold or await something.
+    #[cfg(test)]
+    pub(crate) fn members(&self) -> impl Iterator<Item = &M> {
+        self.members.values().map(|entry| &entry.member)
+    }
+
+    /// Changes a member, which is added if it is missing. The change is a turn of the member if
+    /// `is_turn`.
+    pub fn change<T>(&mut self, key: &K, is_turn: bool, change: impl FnOnce(&mut M) -> T) -> T {
+        let (key, mut entry) = self.members.remove_entry(key).unwrap_or_else(|| {
+            let turn = self.last_turn.saturating_sub(1);
+            (key.clone(), Entry { member: M::default(), turn, waits: None })
+        });
+        if let Some(waits) = entry.waits.take() {
+            self.line.remove(&waits.1);
+            self.sizes.remove(&waits);
         }
-    }
-
-    /// Removes the first waiter of a key. The key's next turn is behind all others.
-    pub fn serve(&mut self, key: &K) -> Option<Waiter<G>> {
-        let mut queue = self.take(key)?;
-        let served = queue.pop_front();
-        self.insert(key.clone(), queue);
-        served
-    }
-
-    /// Removes the waiter of a key with this number, if it still waits. The key keeps its turn.
-    /// Returns whether it waited.
-    pub fn remove(&mut self, key: &K, number: u64) -> bool {
-        let Some(waiters) = self.queues.get_mut(key) else { return false };
-        let mut waiting = waiters.queue.iter();
-        let Some(position) = waiting.position(|waiter| waiter.number == number) else {
-            return false;
-        };
-        let turn = waiters.turn;
-        if position > 0 {
-            waiters.queue.remove(position);
-        } else if let Some(mut queue) = self.take(key) {
-            queue.pop_front();
-            self.insert_at(turn, key.clone(), queue);
+        let answer = change(&mut entry.member);
+        if is_turn {
+            self.last_turn += 1;
+            entry.turn = self.last_turn;
         }
-        true
+        if let Some(First { number, bytes }) = entry.member.first() {
+            let place = Place { rank: entry.member.rank(), turn: entry.turn, number };
+            self.line.insert(place, key.clone());
+            self.sizes.insert((bytes, place));
+            entry.waits = Some((bytes, place));
+        }
+        if !entry.member.is_idle() {
+            self.members.insert(key, entry);
+        }
+        answer
     }
 
-    /// First waiters with the bytes that they want: those of the first keys by their turns, and
-    /// then the first one of each of the smallest sizes, by their turns too. A key may come twice.
-    pub fn heads(&self) -> impl Iterator<Item = (&K, u64)> {
-        let first = self.turns.values().take(HEADS_MAX);
+    /// The members that wait, the next one first.
+    pub fn in_order(&self) -> impl Iterator<Item = (&K, &M)> {
+        self.line.values().filter_map(|key| Some((key, self.get(key)?)))
+    }
+
+    /// The first members that wait, and then the first one of each of the smallest sizes, by their
+    /// turns too. A member may come twice.
+    pub fn heads(&self) -> impl Iterator<Item = (&K, &M)> {
         let smallest = iter::once_with(|| self.smallest()).flatten();
-        first.chain(smallest).map(|head| (&head.key, head.bytes))
+        let smallest = smallest.filter_map(|key| Some((key, self.get(key)?)));
+        self.in_order().take(HEADS_MAX).chain(smallest)
     }
 
-    /// The first waiter of each of the smallest sizes; none when [`heads`](Self::heads) has
-    /// examined all keys without them.
-    fn smallest(&self) -> Vec<&Head<K>> {
-        if self.turns.len() <= HEADS_MAX {
+    /// The first member of each of the smallest sizes; none when [`heads`](Self::heads) has
+    /// examined all members without them.
+    fn smallest(&self) -> Vec<&K> {
+        if self.line.len() <= HEADS_MAX {
             return Vec::new();
         }
-        let mut turns = Vec::new();
+        let mut places = Vec::new();
         let mut next = self.sizes.first();
-        while let Some(&(bytes, turn)) = next
-            && turns.len() < HEADS_MAX
+        while let Some(&(bytes, place)) = next
+            && places.len() < HEADS_MAX
         {
-            turns.push(turn);
-            next = bytes.checked_add(1).and_then(|larger| self.sizes.range((larger, 0)..).next());
+            places.push(place);
+            let larger = bytes.checked_add(1).map(|larger| (larger, Place::default()));
+            next = larger.and_then(|larger| self.sizes.range(larger..).next());
         }
-        turns.sort_unstable();
-        turns.iter().filter_map(|turn| self.turns.get(turn)).collect()
-    }
-
-    /// Takes a key out of the line.
-    fn take(&mut self, key: &K) -> Option<VecDeque<Waiter<G>>> {
-        let Waiters { turn, queue } = self.queues.remove(key)?;
-        if let Some(head) = self.turns.remove(&turn) {
-            self.sizes.remove(&(head.bytes, turn));
-        }
-        Some(queue)
-    }
-
-    /// Puts a key at the end of the line, unless its queue is empty.
-    fn insert(&mut self, key: K, queue: VecDeque<Waiter<G>>) {
-        let turn = self.next_turn;
-        self.next_turn += 1;
-        self.insert_at(turn, key, queue);
-    }
-
-    fn insert_at(&mut self, turn: u64, key: K, queue: VecDeque<Waiter<G>>) {
-        let Some(bytes) = queue.front().map(|waiter| waiter.bytes) else { return };
-        self.turns.insert(turn, Head { key: key.clone(), bytes });
-        self.sizes.insert((bytes, turn));
-        self.queues.insert(key, Waiters { turn, queue });
+        places.sort_unstable();
+        places.iter().filter_map(|place| self.line.get(place)).collect()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::id::EndpointId;
-
-    fn id(number: u64) -> EndpointId {
-        EndpointId::new(&format!("e{number}")).unwrap()
-    }
-
-    fn join(endpoints: &mut Turns<EndpointId, ()>, endpoint: u64, number: u64, bytes: u64) {
-        endpoints.join(&id(endpoint), Waiter { number, bytes, grant: () });
-    }
-
-    fn heads(endpoints: &Turns<EndpointId, ()>) -> Vec<(EndpointId, u64)> {
-        endpoints.heads().map(|(endpoint, bytes)| (endpoint.clone(), bytes)).collect()
-    }
-
-    #[test]
-    fn the_smallest_sizes_are_examined_behind_any_number_of_endpoints() {
-        let mut endpoints = Turns::default();
-        for number in 0..100 {
-            join(&mut endpoints, number, number, 4_096);
-        }
-        assert_eq!(heads(&endpoints).len(), HEADS_MAX + 1, "all others have the same size");
-        for (number, bytes) in [(100, 512), (101, 64), (102, 64)] {
-            join(&mut endpoints, number, number, bytes);
-        }
-        let behind = |endpoints: &Turns<EndpointId, ()>| heads(endpoints).split_off(HEADS_MAX);
-        assert_eq!(behind(&endpoints), [(id(0), 4_096), (id(100), 512), (id(101), 64)]);
-        assert_eq!(endpoints.serve(&id(101)).unwrap().number, 101);
-        assert_eq!(behind(&endpoints), [(id(0), 4_096), (id(100), 512), (id(102), 64)]);
-        // One waiter asks for less than the one before it: an endpoint's memory was changed.
-        join(&mut endpoints, 100, 103, 8);
-        assert!(endpoints.remove(&id(100), 100) && !endpoints.remove(&id(100), 100));
-        assert_eq!(behind(&endpoints), [(id(0), 4_096), (id(100), 8), (id(102), 64)]);
-    }
-
-    #[test]
-    fn sizes_beyond_those_that_are_examined_are_the_largest() {
-        let mut endpoints = Turns::default();
-        for number in 0..100 {
-            join(&mut endpoints, number, number, u64::MAX - number);
-        }
-        let behind = heads(&endpoints).split_off(HEADS_MAX);
-        let expected: Vec<_> = (68..100).map(|number| (id(number), u64::MAX - number)).collect();
-        assert_eq!(behind, expected);
-    }
-
-    #[test]
-    fn a_key_without_waiters_leaves_nothing() {
-        let mut endpoints = Turns::default();
-        for number in 0..6 {
-            join(&mut endpoints, number % 2, number, number);
-        }
-        let mut order = vec![];
-        while let Some((endpoint, _)) = heads(&endpoints).into_iter().next() {
-            order.extend(endpoints.serve(&endpoint).map(|waiter| waiter.number));
-        }
-        assert_eq!(order, [0, 1, 2, 3, 4, 5]);
-        join(&mut endpoints, 7, 7, 7);
-        assert!(!endpoints.remove(&id(7), 8) && endpoints.remove(&id(7), 7));
-        assert!(endpoints.is_empty() && endpoints.turns.is_empty() && endpoints.sizes.is_empty());
-        assert!(endpoints.serve(&id(7)).is_none());
-    }
-}
+#[path = "turns_tests.rs"]
+mod tests;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::metrics::endpoint::WebhookEnd;
-use gristmill_core::sharing::fair_permits::FairPermits;
+use gristmill_core::sharing::permits::Permits;
 use gristmill_core::store::StoreError;
 use gristmill_core::trace::{Attributes, OpenSpan, SpanKind};
 use gristmill_core::webhook::delivery::{
@@ -28,7 +28,7 @@ const ATTEMPTS: u32 = 3;
 pub(super) async fn run(
     parts: Arc<DeliveryParts>,
     delivery: Delivery,
-    bodies: Arc<FairPermits>,
+    bodies: Permits,
 ) -> Result<(), StoreError> {
     let id = delivery.id;
     let Some(Made { end, of }) = attempt(&parts, &delivery, &bodies).await? else { return Ok(()) };
@@ -52,7 +52,7 @@ struct Made {
 async fn attempt(
     parts: &DeliveryParts,
     delivery: &Delivery,
-    bodies: &FairPermits,
+    bodies: &Permits,
 ) -> Result<Option<Made>, StoreError> {
     // Looked up before the body: the deletion of an endpoint removes its deliveries before another
     // endpoint can have its name. So a delivery whose body is found below belongs to this

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gristmill_core::id::EndpointId;
-use gristmill_core::sharing::fair_permits::FairPermits;
+use gristmill_core::sharing::permits::Permits;
 use gristmill_core::store::StoreError;
 use gristmill_core::webhook::delivery::{DeliveryId, DueDeliveries};
 use parking_lot::Mutex;
@@ -106,7 +106,7 @@ impl Outage {
 }
 
 async fn run(parts: Arc<DeliveryParts>, stop: CancellationToken) {
-    let bodies = Arc::new(FairPermits::new(BODY_KIB_MAX));
+    let bodies = Permits::for_work(BODY_KIB_MAX);
     let mut attempts = JoinSet::new();
     let mut under_way = HashMap::<task::Id, DeliveryId>::new();
     // Attempts whose end the store does not know yet.

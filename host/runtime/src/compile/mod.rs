@@ -6,7 +6,7 @@ pub(crate) mod component;
 pub(crate) mod confine;
 pub mod input_schema;
 pub(crate) mod items;
+pub(crate) mod order;
 pub mod preinit;
 pub mod process;
 pub(crate) mod producers;
-pub(crate) mod turns;

@@ -27,7 +27,7 @@ use wasmtime::Engine;
 use crate::compile::cache::{self, CompileCache};
 use crate::compile::component::{ComponentInfo, RejectedComponent, inspect};
 use crate::compile::confine::{Confinement, confine};
-use crate::compile::turns::{CompileTurns, Turn};
+use crate::compile::order::{CompileTurn, CompileTurns};
 use crate::engine::{Kind, compile_config};
 use crate::files::blocking;
 use crate::files::{self, Unfinished};
@@ -219,7 +219,7 @@ impl Compiler {
     pub(crate) async fn compile(
         &self,
         task: CompileTask,
-        _turn: &Turn,
+        _turn: &CompileTurn,
     ) -> Result<Finished, CompileError> {
         let started = Instant::now();
         let artifact = Unfinished::at(&task.artifact);

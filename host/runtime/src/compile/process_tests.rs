@@ -3,7 +3,7 @@
 use gristmill_core::id::OwnerId;
 
 use super::*;
-use crate::compile::turns::Purpose;
+use crate::compile::order::Purpose;
 use crate::testing::{core_module, guest};
 
 const LAST_OF_OURS: &str = "--nocapture";

@@ -35,8 +35,8 @@ use wasmtime::component::Component as CompiledComponent;
 use crate::compile::component::{
     Prepared, RejectedComponent, causes, check_count, check_preamble, names, prepare,
 };
+use crate::compile::order::{CompileTurn, Purpose, TooManyUploads};
 use crate::compile::process::{CompileError, CompileTask, Compiled, Compiler, Finished};
-use crate::compile::turns::{Purpose, TooManyUploads, Turn};
 use crate::components::depot::SharedComponents;
 use crate::components::metadata::metadata_bytes;
 use crate::components::records::ArtifactRecords;
@@ -227,7 +227,7 @@ impl Artifacts {
 
     /// The turns to compile.
     #[cfg(test)]
-    pub(crate) fn compile_turns(&self) -> &crate::compile::turns::CompileTurns {
+    pub(crate) fn compile_turns(&self) -> &crate::compile::order::CompileTurns {
         self.compiler.turns()
     }
 
@@ -306,7 +306,7 @@ impl Artifacts {
         &self,
         digest: ComponentDigest,
         owner: &OwnerId,
-    ) -> Result<Option<Turn>, AddError> {
+    ) -> Result<Option<CompileTurn>, AddError> {
         let engine = self.engine(Metering::Fuel).map_err(AddError::Compile)?;
         let known = self.records.find(digest);
         if known.is_some_and(|known| known.artifacts.contains_key(&engine.key)) {
@@ -315,7 +315,7 @@ impl Artifacts {
         Ok(Some(self.upload_turn(owner).await?))
     }
 
-    async fn upload_turn(&self, owner: &OwnerId) -> Result<Turn, AddError> {
+    async fn upload_turn(&self, owner: &OwnerId) -> Result<CompileTurn, AddError> {
         let turn = self.compiler.turns().join(owner, Purpose::Upload);
         Ok(turn.map_err(|TooManyUploads| AddError::TooManyWaiting)?.await)
     }
@@ -325,7 +325,7 @@ impl Artifacts {
         hold: &Arc<FileGuard>,
         size: u64,
         uploaded_at: Timestamp,
-        (owner, turn): (&OwnerId, Option<Turn>),
+        (owner, turn): (&OwnerId, Option<CompileTurn>),
     ) -> Result<Component, AddError> {
         let digest = hold.digest;
         let known = self.records.find(digest);
@@ -370,7 +370,7 @@ impl Artifacts {
         hold: &Arc<FileGuard>,
         task: CompileTask,
         engine: Arc<RunEngine>,
-        turn: Turn,
+        turn: CompileTurn,
     ) -> Result<(Compiled, ArtifactDigest, u64), AddError> {
         let Finished { compiled, artifact } = self.compiler.compile(task, &turn).await?;
         let (artifact, compiled_bytes) = finish(artifact, hold.clone()).await?;

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use gristmill_core::id::{EndpointId, OwnerId};
-use gristmill_core::sharing::fair_permits::{FairPermits, FairShare};
+use gristmill_core::sharing::permits::{Permit, PermitShare, Permits};
 use gristmill_core::sharing::tenancy::Tenancy;
 use rustix::fs::Stat;
 use rustix::process::{Resource, getrlimit};
@@ -26,7 +26,6 @@ use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
 use super::locks::Held;
 use super::mount::{Mount, OpenMount};
-use gristmill_core::sharing::permits::{Permit, Permits};
 
 /// Most file operations at one time.
 const OPERATIONS_MAX: usize = 32;
@@ -46,7 +45,7 @@ pub(super) fn process_files_max() -> u64 {
 /// The limits that all jobs share.
 #[derive(Debug)]
 pub(crate) struct IoLimits {
-    operations: FairPermits,
+    operations: Permits,
     open_files: Permits,
     jobs: AtomicU64,
 }
@@ -56,7 +55,7 @@ impl IoLimits {
         let files = process_files_max() / 4;
         let files = usize::try_from(files.min(OPEN_FILES_MAX)).unwrap_or(usize::MAX);
         Self {
-            operations: FairPermits::new(OPERATIONS_MAX),
+            operations: Permits::for_work(OPERATIONS_MAX),
             open_files: Permits::new(files, 0, tenancy),
             jobs: AtomicU64::new(0),
         }
@@ -68,8 +67,7 @@ impl IoLimits {
             turn: Arc::default(),
             slots: Arc::new(Semaphore::new(SLOTS_MAX)),
             operations: self.operations.share(owner, endpoint),
-            open_files: self.open_files.clone(),
-            owner: owner.clone(),
+            open_files: self.open_files.share(owner, endpoint),
             job: AtomicU64::new(1),
             full_job: AtomicU64::new(0),
             number: self.jobs.fetch_add(1, Ordering::Relaxed),
@@ -83,9 +81,8 @@ impl IoLimits {
 pub(crate) struct JobIoLimits {
     turn: Arc<Mutex<()>>,
     slots: Arc<Semaphore>,
-    operations: FairShare,
-    open_files: Permits,
-    owner: OwnerId,
+    operations: PermitShare,
+    open_files: PermitShare,
     /// The number of the job that the instance runs.
     job: AtomicU64,
     /// The last job of the instance that found no space; 0: none.
@@ -122,7 +119,7 @@ impl JobIoLimits {
     /// [`ErrorCode::Quota`] at the limit of the job, of its owner's jobs, or of all jobs together.
     pub(crate) fn open_file(&self) -> Result<IoSlot, ErrorCode> {
         let slot = one_of(&self.slots)?;
-        let open_file = self.open_files.try_take(&self.owner, 0).ok_or(ErrorCode::Quota)?;
+        let open_file = self.open_files.try_take(0).ok_or(ErrorCode::Quota)?;
         Ok(IoSlot { _slot: slot, _open_file: Some(open_file) })
     }
 

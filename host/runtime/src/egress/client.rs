@@ -1,29 +1,24 @@
 //! All outgoing HTTP of the process, with the bounds on open requests.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use gristmill_core::deploy::egress::{HostPattern, Permission};
 use gristmill_core::deploy::endpoint::Endpoint;
-use gristmill_core::id::EndpointId;
+use gristmill_core::sharing::permits::{Permit, Permits};
+use gristmill_core::sharing::shares::SharedBound;
 use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::trace::Tracer;
 use gristmill_egress::{AddressPolicy, AddressRefused, AddressScope, Clients, Destination, Found};
 use http::header::{self, HeaderMap, HeaderName};
-use parking_lot::Mutex;
 use reqwest::Client;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::error::{EgressError, RequestRefusal, not_allowed};
-use gristmill_core::sharing::permits::{Permit, Permits};
 
 /// Most requests of all jobs that are open at one time; each holds a socket. Further ones wait, and
-/// while several owners have endpoints each owner has a share.
-const REQUESTS_MAX: usize = 1_024;
-
-/// Most open requests of one endpoint's jobs; further ones wait. A quarter of all, so that an
-/// endpoint whose servers never answer delays only itself.
-pub(super) const REQUESTS_PER_ENDPOINT_MAX: usize = REQUESTS_MAX / 4;
+/// while several owners have endpoints each owner has a share. An endpoint's jobs have at most a
+/// quarter, so that an endpoint whose servers never answer delays only itself.
+pub(super) const REQUESTS_MAX: u64 = 1_024;
 
 /// Headers between two neighbours on the wire, and those that reqwest writes itself.
 const HOP_HEADERS: [HeaderName; 10] = [
@@ -44,7 +39,6 @@ const HOP_HEADERS: [HeaderName; 10] = [
 #[derive(Debug)]
 pub(crate) struct Slot {
     _of_job: OwnedSemaphorePermit,
-    _of_endpoint: OwnedSemaphorePermit,
     _of_all: Permit,
 }
 
@@ -52,8 +46,6 @@ pub(crate) struct Slot {
 #[derive(Debug)]
 pub(crate) struct Egress {
     in_flight: Permits,
-    /// The share of each endpoint that has open requests.
-    shares: Mutex<HashMap<EndpointId, Weak<Semaphore>>>,
     clients: Clients,
     private_hosts: Vec<HostPattern>,
     tracer: Tracer,
@@ -71,8 +63,7 @@ impl Egress {
         request_refusal: RequestRefusal,
     ) -> Arc<Self> {
         Arc::new(Self {
-            in_flight: Permits::new(REQUESTS_MAX, 0, tenancy),
-            shares: Mutex::default(),
+            in_flight: Permits::with_parts(SharedBound::new(REQUESTS_MAX, tenancy)),
             clients: Clients::new(addresses),
             private_hosts,
             tracer,
@@ -106,25 +97,8 @@ impl Egress {
 
     /// Waits for the right of an endpoint's job to open one more request.
     pub(super) async fn slot(&self, endpoint: &Endpoint, of_job: OwnedSemaphorePermit) -> Slot {
-        // First the endpoint's share: a request that waits for it holds nothing that others need.
-        let of_endpoint = acquire(self.share(&endpoint.id)).await;
-        let of_all = match self.in_flight.try_take(&endpoint.owner, 0) {
-            Some(permit) => permit,
-            None => self.in_flight.queue(&endpoint.owner, &endpoint.id, 0).await,
-        };
-        Slot { _of_job: of_job, _of_endpoint: of_endpoint, _of_all: of_all }
-    }
-
-    /// An endpoint's share, which exists while any request uses or awaits a part of it.
-    fn share(&self, endpoint: &EndpointId) -> Arc<Semaphore> {
-        let mut shares = self.shares.lock();
-        if let Some(share) = shares.get(endpoint).and_then(Weak::upgrade) {
-            return share;
-        }
-        shares.retain(|_, share| share.strong_count() > 0);
-        let share = Arc::new(Semaphore::new(REQUESTS_PER_ENDPOINT_MAX));
-        shares.insert(endpoint.clone(), Arc::downgrade(&share));
-        share
+        let of_all = self.in_flight.share(&endpoint.owner, &endpoint.id).acquire().await;
+        Slot { _of_job: of_job, _of_all: of_all }
     }
 
     /// Refuses a destination given as an address that is not permitted.
@@ -155,10 +129,6 @@ impl Egress {
     pub(super) fn client(&self, address_scope: AddressScope) -> Result<&Client, EgressError> {
         self.clients.get(address_scope).map_err(|error| EgressError::Other(error.to_string()))
     }
-}
-
-async fn acquire(semaphore: Arc<Semaphore>) -> OwnedSemaphorePermit {
-    semaphore.acquire_owned().await.expect("the request semaphores are never closed")
 }
 
 /// The headers without those that concern one hop only.

@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, mpsc};
 use url::Url;
 use wasmtime_wasi_http::{Error, WasiHttpHooks as _};
 
-use super::client::REQUESTS_PER_ENDPOINT_MAX;
+use super::client::REQUESTS_MAX;
 use super::error::REQUESTS_PER_JOB_MAX;
 use super::*;
 use crate::bindings::gristmill::handler::http::{Host as _, HttpError, Request, Response};
@@ -387,11 +387,11 @@ fn an_owner_has_a_share_of_all_open_requests() {
     tenancy.set_several_owners(true);
     let egress =
         Egress::new(AddressPolicy::default(), Vec::new(), tenancy, Tracer::default(), not_allowed);
-    let open = |owner: &str, endpoint: usize| {
+    let open = |owner: &str, endpoint: u64| {
         let of_job = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
         egress.slot(&endpoint_of(owner, &format!("{owner}-{endpoint}")), of_job).now_or_never()
     };
-    let open: Vec<_> = (0..5 * REQUESTS_PER_ENDPOINT_MAX).map(|n| open("greedy", n % 5)).collect();
+    let open: Vec<_> = (0..5 * REQUESTS_MAX / 4).map(|n| open("greedy", n % 5)).collect();
     let held: Vec<_> = open.into_iter().flatten().collect();
     assert_eq!(held.len(), 768, "three quarters of 1,024");
     let other = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
@@ -407,7 +407,7 @@ fn an_endpoint_has_a_share_of_all_open_requests() {
         egress.slot(endpoint, of_job).now_or_never()
     };
     let mut open = Vec::new();
-    for _ in 0..REQUESTS_PER_ENDPOINT_MAX {
+    for _ in 0..REQUESTS_MAX / 4 {
         open.push(slot(&greedy).unwrap());
     }
     assert!(slot(&greedy).is_none(), "the endpoint waits for itself");

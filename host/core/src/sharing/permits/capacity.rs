@@ -1,15 +1,14 @@
-//! The capacity that permits divide, and the share of it that an owner may hold.
+//! The capacity that permits divide, and the parts of it that an owner, an endpoint and a key may
+//! hold.
 //!
 //! **Bounds.** Each owner has [a share](SharedBound) of the slots, and one of the bytes: of 256
 //! slots, 192 for one busy owner, and 109 for each of two. The first slot of an owner may have at
-//! most three quarters of the bytes while the host has several owners, since a job may keep it for
-//! a week.
+//! most three quarters of the bytes while owners have shares, since a job may keep it for a week.
+//! Where endpoints and keys have a bound, it is a quarter of the slots.
 
 use std::ops::{Add, Sub};
 
-use crate::id::OwnerId;
-use crate::sharing::shares::{Fit, Holdings, SharedBound};
-use crate::sharing::tenancy::Tenancy;
+use crate::sharing::shares::{Fit, SharedBound};
 
 /// An amount of room.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -49,12 +48,12 @@ impl Sub for PermitAmount {
     }
 }
 
-/// Whether there is room for one slot more.
+/// Whether there is room for a permit more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PermitFit {
+pub(super) enum PermitFit {
     /// There is room.
     Fits,
-    /// Every slot is taken.
+    /// Too few slots are free.
     NoSlot,
     /// Too few bytes are free.
     NoBytes,
@@ -66,46 +65,59 @@ pub(crate) enum PermitFit {
 
 impl PermitFit {
     /// Whether only the owner's share prevents a permit.
-    pub(crate) fn is_share(self) -> bool {
+    pub(super) fn is_share(self) -> bool {
         matches!(self, Self::OwnerSlots | Self::OwnerBytes)
     }
 
     /// Whether slots are free, and only bytes are missing.
-    pub(crate) fn is_bytes(self) -> bool {
+    pub(super) fn is_bytes(self) -> bool {
         matches!(self, Self::NoBytes | Self::OwnerBytes)
     }
 }
 
-/// Slots and bytes, and the part of them that each owner holds.
+/// Slots and bytes, and how much of them is taken.
 #[derive(Debug)]
 pub(super) struct Capacity {
     slots: SharedBound,
     bytes: SharedBound,
-    held: Holdings<OwnerId, PermitAmount>,
+    /// Most slots of an endpoint or a key, where these have a bound.
+    of_part: Option<u64>,
+    /// What all owners hold together.
+    pub(super) taken: PermitAmount,
 }
 
 impl Capacity {
-    pub(super) fn new(all: PermitAmount, tenancy: Tenancy) -> Self {
-        let bytes = SharedBound::new(all.bytes, tenancy.clone());
-        Self { slots: SharedBound::new(all.slots, tenancy), bytes, held: Holdings::default() }
+    pub(super) fn new(slots: SharedBound, bytes: SharedBound, of_part: Option<u64>) -> Self {
+        Self { slots, bytes, of_part, taken: PermitAmount::default() }
     }
 
-    pub(super) fn held(&self) -> &Holdings<OwnerId, PermitAmount> {
-        &self.held
+    /// The largest permit.
+    pub(super) fn permit_max(&self) -> PermitAmount {
+        let slots = self.of_part.unwrap_or_else(|| self.slots.max());
+        PermitAmount { slots, bytes: self.bytes.max() }
     }
 
-    /// How much the owner holds, for the order of owners: the larger one of its parts of the slots
-    /// and of the bytes. One who has many slots with few bytes would otherwise wait behind all
-    /// that hold most of the memory in few slots.
-    pub(super) fn rank(&self, owner: &OwnerId) -> u128 {
-        let held = self.held.of(owner);
-        let part = |held: u64, other_max: u64| u128::from(held) * u128::from(other_max);
+    /// The rank of an owner that holds so much: the larger one of its parts of the slots and of the
+    /// bytes. An owner that has many slots with few bytes would otherwise wait behind all that hold
+    /// most of the memory in few slots.
+    pub(super) fn rank(&self, held: PermitAmount) -> u128 {
+        let part = |held: u64, other_max: u64| u128::from(held) * u128::from(other_max.max(1));
         part(held.slots, self.bytes.max()).max(part(held.bytes, self.slots.max()))
+    }
+
+    /// The rank of an endpoint or a key. Those without a bound take turns, whatever they hold.
+    pub(super) fn rank_of_part(&self, held: PermitAmount) -> u128 {
+        self.of_part.map_or(0, |_| u128::from(held.slots))
     }
 
     /// Whether every slot is taken.
     pub(super) fn is_full(&self) -> bool {
-        self.held.all().slots >= self.slots.max()
+        self.taken.slots >= self.slots.max()
+    }
+
+    /// Bytes that are not taken.
+    pub(super) fn bytes_free(&self) -> u64 {
+        self.bytes.max().saturating_sub(self.taken.bytes)
     }
 
     /// Most bytes that one owner may hold now, when no other owner holds any.
@@ -115,46 +127,32 @@ impl Capacity {
         if self.bytes.has_shares() { all - all / 4 } else { all }
     }
 
-    /// Whether the owner may get a permit before waiters that would hold `bytes_max` bytes.
-    pub(super) fn may_pass(&self, owner: &OwnerId, bytes: u64, bytes_max: u64) -> bool {
-        let held = self.held.of(owner);
-        held.slots == 0 || held.bytes.saturating_add(bytes) <= bytes_max
+    /// Whether an endpoint or a key may hold so much more.
+    pub(super) fn part_admits(&self, held: PermitAmount, more: PermitAmount) -> bool {
+        self.of_part.is_none_or(|max| held.slots + more.slots <= max)
     }
 
-    /// Whether a slot with so many bytes is free for the owner.
-    pub(super) fn fit(&self, owner: &OwnerId, bytes: u64) -> PermitFit {
-        self.fit_of(self.held.of(owner), self.held.all(), bytes)
+    /// Whether there is room for so much more of an owner.
+    pub(super) fn fit(&self, held: PermitAmount, more: PermitAmount) -> PermitFit {
+        self.fit_after(held, more, PermitAmount::default())
     }
 
-    /// The same after `freed` was returned, `freed_of_owner` of it by this owner.
+    /// The same after `freed` was returned, by any owners. The owner holds `held` then.
     pub(super) fn fit_after(
         &self,
-        owner: &OwnerId,
-        bytes: u64,
+        held: PermitAmount,
+        more: PermitAmount,
         freed: PermitAmount,
-        freed_of_owner: PermitAmount,
     ) -> PermitFit {
-        self.fit_of(self.held.of(owner) - freed_of_owner, self.held.all() - freed, bytes)
-    }
-
-    fn fit_of(&self, held: PermitAmount, all: PermitAmount, bytes: u64) -> PermitFit {
-        match self.slots.fit(held.slots, all.slots, 1) {
+        let taken = self.taken - freed;
+        match self.slots.fit(held.slots, taken.slots, more.slots) {
             Fit::Full => PermitFit::NoSlot,
             Fit::AtShare => PermitFit::OwnerSlots,
-            Fit::Fits => match self.bytes.fit(held.bytes, all.bytes, bytes) {
+            Fit::Fits => match self.bytes.fit(held.bytes, taken.bytes, more.bytes) {
                 Fit::Full => PermitFit::NoBytes,
-                Fit::Fits if bytes <= self.bytes_of_owner_max() => PermitFit::Fits,
+                Fit::Fits if more.bytes <= self.bytes_of_owner_max() => PermitFit::Fits,
                 Fit::Fits | Fit::AtShare => PermitFit::OwnerBytes,
             },
         }
-    }
-
-    /// Takes a slot that [`fit`](Self::fit) has found.
-    pub(super) fn take(&mut self, owner: &OwnerId, bytes: u64) {
-        self.held.add(owner, PermitAmount::one(bytes));
-    }
-
-    pub(super) fn give_back(&mut self, owner: &OwnerId, bytes: u64) {
-        self.held.remove(owner, PermitAmount::one(bytes));
     }
 }

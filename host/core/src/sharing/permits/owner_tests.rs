@@ -24,13 +24,21 @@ fn several() -> Tenancy {
     tenancy
 }
 
+fn try_take(permits: &Permits, who: &str, bytes: u64) -> Option<Permit> {
+    permits.owner_share(&owner(who)).try_take(bytes)
+}
+
+fn is_at_share(permits: &Permits, who: &str, bytes: u64) -> bool {
+    permits.owner_share(&owner(who)).is_at_share(bytes)
+}
+
 /// Takes permits until none is granted.
 fn take_all(permits: &Permits, who: &str, bytes: u64) -> Vec<Permit> {
-    std::iter::from_fn(|| permits.try_take(&owner(who), bytes)).collect()
+    std::iter::from_fn(|| try_take(permits, who, bytes)).collect()
 }
 
 fn join(permits: &Permits, who: &str, endpoint: &str, bytes: u64) -> BoxFuture<'static, Permit> {
-    permits.queue(&owner(who), &id(endpoint), bytes).boxed()
+    permits.share(&owner(who), &id(endpoint)).queue(bytes).boxed()
 }
 
 /// The permits that were granted; the waiters of the others stay.
@@ -51,12 +59,10 @@ fn an_owner_alone_leaves_a_quarter_for_the_others() {
     let permits = Permits::new(256, u64::MAX, several());
     let first = take_all(&permits, "first", MIB);
     assert_eq!(first.len(), 192);
-    assert!(
-        permits.is_at_share(&owner("first"), MIB) && !permits.is_at_share(&owner("second"), MIB)
-    );
+    assert!(is_at_share(&permits, "first", MIB) && !is_at_share(&permits, "second", MIB));
     let memory = Permits::new(256, 256 * MIB, several());
     assert_eq!(memory.bytes_of_owner_max(), 192 * MIB);
-    assert!(memory.try_take(&owner("first"), 193 * MIB).is_none());
+    assert!(try_take(&memory, "first", 193 * MIB).is_none());
     assert_eq!(take_all(&memory, "first", 16 * MIB).len(), 12);
 }
 
@@ -117,7 +123,7 @@ fn an_owner_that_held_everything_is_served_after_the_other() {
 fn the_owner_that_holds_the_fewest_is_next() {
     let permits = Permits::new(8, u64::MAX, Tenancy::default());
     let take = |who, count| -> Vec<_> {
-        (0..count).map(|_| permits.try_take(&owner(who), 1).unwrap()).collect()
+        (0..count).map(|_| try_take(&permits, who, 1).unwrap()).collect()
     };
     let (mut first, _second) = (take("first", 6), take("second", 2));
     let mut waits: Vec<_> =
@@ -137,12 +143,24 @@ fn the_owner_that_holds_the_fewest_is_next() {
     assert_eq!(order, ["second", "second", "first", "first"]);
 }
 
+/// As of requests and of open files.
+#[test]
+fn slots_without_bytes_go_to_the_owner_that_holds_the_fewest() {
+    let permits = Permits::new(8, 0, Tenancy::default());
+    let mut first: Vec<_> = (0..7).map(|_| try_take(&permits, "first", 0).unwrap()).collect();
+    let _second = try_take(&permits, "second", 0).unwrap();
+    let mut waits = ["first", "second", "second"].map(|who| join(&permits, who, who, 0));
+    first.truncate(5);
+    let served = waits.each_mut().map(|wait| wait.now_or_never().is_some());
+    assert_eq!(served, [false, true, true]);
+}
+
 /// Ten sandboxes of 16 MiB are less than two of 2 GiB, although they are more.
 #[test]
 fn an_owner_of_many_small_sandboxes_is_before_those_of_few_large_ones() {
     let permits = Permits::new(256, 16 << 10, several());
     let take = |who, count, mib| -> Vec<_> {
-        (0..count).map(|_| permits.try_take(&owner(who), mib).unwrap()).collect()
+        (0..count).map(|_| try_take(&permits, who, mib).unwrap()).collect()
     };
     let (mut first, _second) = (take("first", 3, 2_048), take("second", 3, 2_048));
     let _small = take("small", 10, 16);
@@ -156,7 +174,7 @@ fn an_owner_of_many_small_sandboxes_is_before_those_of_few_large_ones() {
 #[test]
 fn owners_take_turns_before_endpoints_do() {
     let permits = Permits::new(1, u64::MAX, several());
-    let mut last = permits.try_take(&owner("first"), 1);
+    let mut last = try_take(&permits, "first", 1);
     let names = [("first", "a"), ("first", "b"), ("first", "c"), ("second", "d"), ("second", "d")];
     let mut waits: Vec<_> =
         names.map(|(who, endpoint)| (endpoint, join(&permits, who, endpoint, 1))).into();
@@ -173,7 +191,7 @@ fn owners_take_turns_before_endpoints_do() {
         });
         assert!(last.is_some(), "a free permit goes to a waiter");
     }
-    assert_eq!(order, ["a", "d", "b", "d", "c"]);
+    assert_eq!(order, ["d", "a", "d", "b", "c"], "the first owner had the last turn");
 }
 
 #[test]
@@ -182,13 +200,13 @@ fn waiters_of_an_owner_at_its_share_delay_no_other_owner() {
     let _first = take_all(&permits, "first", MIB);
     let mut waits = join(&permits, "first", "parked", MIB);
     assert!(waits.as_mut().now_or_never().is_none());
-    assert!(permits.is_at_share(&owner("first"), MIB));
+    assert!(is_at_share(&permits, "first", MIB));
     for _ in 0..3 {
-        drop(permits.try_take(&owner("second"), 100 * MIB).expect("without a queue"));
+        drop(try_take(&permits, "second", 100 * MIB).expect("without a queue"));
     }
     // A second sandbox of the second owner: fewer slots than the first one has, and more memory.
-    let second = permits.try_take(&owner("second"), 100 * MIB).unwrap();
-    drop((second, permits.try_take(&owner("second"), 100 * MIB)));
+    let second = try_take(&permits, "second", 100 * MIB).unwrap();
+    drop((second, try_take(&permits, "second", 100 * MIB)));
     assert!(waits.now_or_never().is_none());
 }
 
@@ -198,11 +216,11 @@ fn a_large_sandbox_delays_only_owners_that_hold_more() {
     let mut first = take_all(&permits, "first", 5 * MIB);
     assert_eq!(first.len(), 15);
     let mut large = join(&permits, "second", "large", 40 * MIB);
-    assert!(permits.try_take(&owner("third"), 5 * MIB).is_some(), "it holds less");
+    assert!(try_take(&permits, "third", 5 * MIB).is_some(), "it holds less");
     for left in [14, 13, 12] {
         assert!((&mut large).now_or_never().is_none(), "{left}");
         first.pop();
-        assert!(permits.try_take(&owner("first"), MIB).is_none(), "{left}: it holds more");
+        assert!(try_take(&permits, "first", MIB).is_none(), "{left}: it holds more");
     }
     let large = large.now_or_never().expect("40 MiB are free");
     assert_eq!(large.amount().bytes, 40 * MIB);
@@ -216,8 +234,8 @@ async fn a_large_sandbox_that_waits_for_days_holds_up_others_for_a_part_of_the_t
         let tenancy = Tenancy::default();
         tenancy.set_several_owners(is_shared);
         let permits = Permits::new(100, 12 * MIB, tenancy);
-        let _long = [4, 4].map(|mib| permits.try_take(&owner(holder), mib * MIB).unwrap());
-        let _small = permits.try_take(&owner(waiter), 1).unwrap();
+        let _long = [4, 4].map(|mib| try_take(&permits, holder, mib * MIB).unwrap());
+        let _small = try_take(&permits, waiter, 1).unwrap();
         let mut large = join(&permits, waiter, "large", 4 * MIB);
         let mut ran = 0;
         for second in 0..120 {
@@ -236,8 +254,8 @@ async fn a_large_sandbox_that_waits_for_days_holds_up_others_for_a_part_of_the_t
 #[tokio::test(start_paused = true)]
 async fn large_sandboxes_of_many_endpoints_hold_up_others_for_a_part_of_the_time() {
     let permits = Permits::new(100, 12 * MIB, Tenancy::default());
-    let _long = [4, 4].map(|mib| permits.try_take(&owner("first"), mib * MIB).unwrap());
-    let _small = permits.try_take(&owner("first"), 1).unwrap();
+    let _long = [4, 4].map(|mib| try_take(&permits, "first", mib * MIB).unwrap());
+    let _small = try_take(&permits, "first", 1).unwrap();
     let large: Vec<_> =
         (0..100).map(|number| join(&permits, "first", &format!("l{number}"), 4 * MIB)).collect();
     let mut ran = 0;
@@ -285,7 +303,7 @@ fn idle_permits_are_wanted_where_they_help() {
         parts.iter().map(|(who, slots)| (owner(who), amount(*slots))).collect::<HashMap<_, _>>()
     };
     let _first = take_all(&permits, "first", 1);
-    let _second = permits.try_take(&owner("second"), 1).unwrap();
+    let _second = try_take(&permits, "second", 1).unwrap();
     assert_eq!(permits.wanted(&idle(&[("first", 6)])), None, "nobody waits");
     let _waits = join(&permits, "first", "e", 1);
     assert_eq!(permits.wanted(&idle(&[])), None);
@@ -294,7 +312,7 @@ fn idle_permits_are_wanted_where_they_help() {
         permits.wanted(&idle(&[("first", 3), ("second", 1)])),
         Some(Wanted::Of(owner("first")))
     );
-    let _last = permits.try_take(&owner("third"), 1).unwrap();
+    let _last = try_take(&permits, "third", 1).unwrap();
     let _other = join(&permits, "fourth", "f", 1);
     assert_eq!(permits.wanted(&idle(&[("second", 1)])), Some(Wanted::OfAny));
 }
@@ -352,7 +370,7 @@ impl Model {
                 self.waiting.push(Waits { owner: who, endpoint, bytes, wait });
             }
             Event::Tries { owner: who, bytes } => {
-                let permit = self.permits.try_take(&owner(OWNERS[who]), bytes);
+                let permit = try_take(&self.permits, OWNERS[who], bytes);
                 self.held.extend(permit.map(|permit| (who, permit)));
             }
             Event::Ends(at) if !self.held.is_empty() => {

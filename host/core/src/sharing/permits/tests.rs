@@ -17,6 +17,10 @@ fn id(name: &str) -> EndpointId {
     EndpointId::new(name).unwrap()
 }
 
+fn try_take(permits: &Permits, bytes: u64) -> Option<Permit> {
+    permits.owner_share(&owner()).try_take(bytes)
+}
+
 /// Workers that wait, by the names of their endpoints.
 struct Queue {
     permits: Permits,
@@ -30,7 +34,8 @@ impl Queue {
     }
 
     fn join(&mut self, endpoint: &'static str, bytes: u64) {
-        self.waiting.push((endpoint, self.permits.queue(&owner(), &id(endpoint), bytes).boxed()));
+        self.waiting
+            .push((endpoint, self.permits.share(&owner(), &id(endpoint)).queue(bytes).boxed()));
     }
 
     /// Takes the granted permits, and returns the names of their endpoints.
@@ -52,21 +57,21 @@ impl Queue {
 #[test]
 fn permits_are_bounded_by_number_and_by_memory() {
     let permits = Permits::new(3, 10 * MIB, Tenancy::default());
-    let small = permits.try_take(&owner(), 4 * MIB).unwrap();
-    let _large = permits.try_take(&owner(), 6 * MIB).unwrap();
-    assert!(permits.try_take(&owner(), 1).is_none(), "no memory");
-    let _empty = permits.try_take(&owner(), 0).unwrap();
+    let small = try_take(&permits, 4 * MIB).unwrap();
+    let _large = try_take(&permits, 6 * MIB).unwrap();
+    assert!(try_take(&permits, 1).is_none(), "no memory");
+    let _empty = try_take(&permits, 0).unwrap();
     assert_eq!(permits.taken(), 3);
-    assert!(permits.try_take(&owner(), 0).is_none(), "no sandbox");
+    assert!(try_take(&permits, 0).is_none(), "no sandbox");
     drop(small);
-    assert!(permits.try_take(&owner(), 5 * MIB).is_none());
-    assert!(permits.try_take(&owner(), 4 * MIB).is_some());
+    assert!(try_take(&permits, 5 * MIB).is_none());
+    assert!(try_take(&permits, 4 * MIB).is_some());
 }
 
 #[test]
 fn endpoints_take_turns_and_their_workers_queue() {
     let permits = Permits::new(1, MIB, Tenancy::default());
-    let mut last = permits.try_take(&owner(), 1);
+    let mut last = try_take(&permits, 1);
     let mut queue = Queue::new(&permits);
     for _ in 0..100 {
         queue.join("many", 1);
@@ -86,14 +91,13 @@ fn endpoints_take_turns_and_their_workers_queue() {
 #[test]
 fn a_large_sandbox_is_not_starved_by_small_ones() {
     let permits = Permits::new(10, 10 * MIB, Tenancy::default());
-    let mut running: VecDeque<_> =
-        (0..10).filter_map(|_| permits.try_take(&owner(), MIB)).collect();
+    let mut running: VecDeque<_> = (0..10).filter_map(|_| try_take(&permits, MIB)).collect();
     let mut queue = Queue::new(&permits);
     queue.join("large", 9 * MIB);
     for _ in 0..50 {
         queue.join("small", MIB);
     }
-    assert!(permits.try_take(&owner(), 0).is_none(), "new requests do not pass waiting ones");
+    assert!(try_take(&permits, 0).is_none(), "new requests do not pass waiting ones");
     for _ in 0..8 {
         running.pop_front();
         assert!(queue.granted().is_empty(), "the large one has the turn");
@@ -107,7 +111,7 @@ fn a_large_sandbox_is_not_starved_by_small_ones() {
 #[test]
 fn a_waiter_that_gives_up_does_not_delay_the_others() {
     let permits = Permits::new(10, 10 * MIB, Tenancy::default());
-    let first = permits.try_take(&owner(), MIB).unwrap();
+    let first = try_take(&permits, MIB).unwrap();
     let mut queue = Queue::new(&permits);
     queue.join("large", 10 * MIB);
     queue.join("small", MIB);
@@ -120,15 +124,15 @@ fn a_waiter_that_gives_up_does_not_delay_the_others() {
     assert_eq!(permits.taken(), 1);
     queue.waiting.clear();
     assert_eq!((permits.taken(), permits.waiting()), (0, 0));
-    assert!(permits.try_take(&owner(), 10 * MIB).is_some(), "nothing is lost");
+    assert!(try_take(&permits, 10 * MIB).is_some(), "nothing is lost");
 }
 
 #[test]
 fn a_request_beyond_the_total_gets_the_total() {
     let permits = Permits::new(2, MIB, Tenancy::default());
-    assert!(permits.try_take(&owner(), 2 * MIB).is_none());
+    assert!(try_take(&permits, 2 * MIB).is_none());
     let mut queue = Queue::new(&permits);
     queue.join("huge", 2 * MIB);
     assert_eq!(queue.granted(), ["huge"]);
-    assert!(permits.try_take(&owner(), 1).is_none());
+    assert!(try_take(&permits, 1).is_none());
 }

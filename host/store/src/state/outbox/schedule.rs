@@ -33,15 +33,15 @@ pub(super) struct Path<K> {
 /// The deliveries that may be attempted now, and how many attempts are under way.
 #[derive(Debug)]
 pub(super) struct Schedule<K> {
-    all: Turns<Option<OwnerId>, OfOwner<K>, ATTEMPTS_MAX>,
+    all: Groups<Option<OwnerId>, OfOwner<K>, ATTEMPTS_MAX>,
 }
 
-type OfOwner<K> = Turns<K, OfEndpoint, ATTEMPTS_MAX>;
-type OfEndpoint = Turns<Arc<str>, Target, ATTEMPTS_PER_ENDPOINT_MAX>;
+type OfOwner<K> = Groups<K, OfEndpoint, ATTEMPTS_MAX>;
+type OfEndpoint = Groups<Arc<str>, Target, ATTEMPTS_PER_ENDPOINT_MAX>;
 
 impl<K> Default for Schedule<K> {
     fn default() -> Self {
-        Self { all: Turns::default() }
+        Self { all: Groups::default() }
     }
 }
 
@@ -138,7 +138,7 @@ impl Group for Target {
 
 /// Parts that take turns, with at most `MAX` attempts under way together.
 #[derive(Debug)]
-struct Turns<K, P, const MAX: usize> {
+struct Groups<K, P, const MAX: usize> {
     members: BTreeMap<K, Member<P>>,
     /// The members that may start an attempt, the next one first.
     ranked: BTreeSet<(Rank, K)>,
@@ -164,13 +164,13 @@ struct Rank {
     first: DeliveryId,
 }
 
-impl<K, P, const MAX: usize> Default for Turns<K, P, MAX> {
+impl<K, P, const MAX: usize> Default for Groups<K, P, MAX> {
     fn default() -> Self {
         Self { members: BTreeMap::new(), ranked: BTreeSet::new(), in_flight: 0, turns: 0 }
     }
 }
 
-impl<K: Ord + Clone, P: Group, const MAX: usize> Turns<K, P, MAX> {
+impl<K: Ord + Clone, P: Group, const MAX: usize> Groups<K, P, MAX> {
     /// Changes a member, which is added if it is missing, and updates its rank.
     fn change<T>(&mut self, key: &K, change: impl FnOnce(&mut Member<P>) -> T) -> T {
         let mut member = self.members.remove(key).unwrap_or_default();
@@ -194,7 +194,7 @@ impl<K: Ord + Clone, P: Group, const MAX: usize> Turns<K, P, MAX> {
     }
 }
 
-impl<K: Ord + Clone, P: Group, const MAX: usize> Group for Turns<K, P, MAX> {
+impl<K: Ord + Clone, P: Group, const MAX: usize> Group for Groups<K, P, MAX> {
     fn in_flight(&self) -> usize {
         self.in_flight
     }

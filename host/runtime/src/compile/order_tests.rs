@@ -13,7 +13,7 @@ fn owner(name: &str) -> OwnerId {
 #[derive(Default)]
 struct Waits {
     turns: CompileTurns,
-    waiting: Vec<(&'static str, BoxFuture<'static, Turn>)>,
+    waiting: Vec<(&'static str, BoxFuture<'static, CompileTurn>)>,
 }
 
 impl Waits {

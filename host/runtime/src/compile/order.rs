@@ -7,6 +7,7 @@
 //! that need the same component share one compile, so at most as many jobs' components wait as
 //! there are deployed endpoints. **Cost:** a lock and a channel for each compile.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use gristmill_core::id::OwnerId;
@@ -31,10 +32,10 @@ pub(crate) enum Purpose {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooManyUploads;
 
-type Line = Turns<OwnerId, Grant>;
+type Line = Turns<OwnerId, VecDeque<Waiter<Grant>>>;
 
 /// Hands a waiter its turn.
-type Grant = oneshot::Sender<Turn>;
+type Grant = oneshot::Sender<CompileTurn>;
 
 /// The running compile and the waiting ones. A clone shares them.
 #[derive(Debug, Clone, Default)]
@@ -52,7 +53,7 @@ struct Lines {
 
 /// The right to compile now. When it is dropped, the next waiter gets it.
 #[derive(Debug)]
-pub(crate) struct Turn(CompileTurns);
+pub(crate) struct CompileTurn(CompileTurns);
 
 impl CompileTurns {
     /// Joins the queue. The future resolves to the turn; dropping the future leaves the queue.
@@ -63,7 +64,7 @@ impl CompileTurns {
         &self,
         owner: &OwnerId,
         purpose: Purpose,
-    ) -> Result<impl Future<Output = Turn> + Send + use<>, TooManyUploads> {
+    ) -> Result<impl Future<Output = CompileTurn> + Send + use<>, TooManyUploads> {
         let (grant, granted) = oneshot::channel();
         let number = self.0.lock().push(owner, purpose, grant)?;
         let position =
@@ -87,14 +88,14 @@ impl CompileTurns {
     pub(crate) fn waiting(&self) -> usize {
         let Lines { jobs, uploads, .. } = &*self.0.lock();
         let lines = [jobs, uploads].into_iter();
-        lines.flat_map(|line| line.heads().map(|(owner, _)| line.waiting(owner))).sum()
+        lines.flat_map(|line| line.in_order().map(|(_, waiters)| waiters.len())).sum()
     }
 
     /// Gives the turn to the next waiter, if it is free.
     fn pass_on(&self) {
         let Some(waiter) = self.0.lock().next() else { return };
         // Outside the lock: a waiter that has just left passes its turn on at once.
-        drop(waiter.grant.send(Turn(self.clone())));
+        drop(waiter.grant.send(CompileTurn(self.clone())));
     }
 }
 
@@ -112,13 +113,14 @@ impl Lines {
         purpose: Purpose,
         grant: Grant,
     ) -> Result<u64, TooManyUploads> {
-        let waiting = self.uploads.waiting(owner);
+        let waiting = self.uploads.get(owner).map_or(0, VecDeque::len);
         if purpose == Purpose::Upload && waiting >= UPLOADS_WAITING_MAX as usize {
             return Err(TooManyUploads);
         }
         let number = self.next_waiter;
         self.next_waiter += 1;
-        self.line(purpose).join(owner, Waiter { number, bytes: 0, grant });
+        let waiter = Waiter { number, bytes: 0, grant };
+        self.line(purpose).change(owner, false, |waiters| waiters.push_back(waiter));
         Ok(number)
     }
 
@@ -132,8 +134,8 @@ impl Lines {
             false => Purpose::Job,
         };
         let line = self.line(purpose);
-        let owner = line.heads().next()?.0.clone();
-        let waiter = line.serve(&owner)?;
+        let owner = line.in_order().next()?.0.clone();
+        let waiter = line.change(&owner, true, VecDeque::pop_front)?;
         self.is_taken = true;
         self.jobs_in_a_row = match purpose {
             Purpose::Job => self.jobs_in_a_row.saturating_add(1),
@@ -143,7 +145,7 @@ impl Lines {
     }
 }
 
-impl Drop for Turn {
+impl Drop for CompileTurn {
     fn drop(&mut self) {
         self.0.0.lock().is_taken = false;
         self.0.pass_on();
@@ -161,10 +163,11 @@ struct WaiterPosition {
 impl Drop for WaiterPosition {
     fn drop(&mut self) {
         let mut lines = self.turns.0.lock();
-        lines.line(self.purpose).remove(&self.owner, self.number);
+        let line = lines.line(self.purpose);
+        line.change(&self.owner, false, |line| line.retain(|other| other.number != self.number));
     }
 }
 
 #[cfg(test)]
-#[path = "turns_tests.rs"]
+#[path = "order_tests.rs"]
 mod tests;

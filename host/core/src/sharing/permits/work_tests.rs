@@ -1,4 +1,5 @@
-//! Shares of endpoints and owners, the order of waiting requests, and any sequence of calls.
+//! Permits for short work: shares of endpoints and owners, the order of waiting requests, and any
+//! sequence of calls.
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -6,19 +7,19 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn share(permits: &FairPermits, owner: &str, endpoint: &str) -> FairShare {
+fn share(permits: &Permits, owner: &str, endpoint: &str) -> PermitShare {
     permits.share(&OwnerId::new(owner).unwrap(), &EndpointId::new(endpoint).unwrap())
 }
 
 /// Takes permits one by one until the share has no more.
-fn take_all(permits: &FairPermits, owner: &str, endpoint: &str) -> Vec<FairPermit> {
+fn take_all(permits: &Permits, owner: &str, endpoint: &str) -> Vec<Permit> {
     let share = share(permits, owner, endpoint);
     std::iter::from_fn(|| share.acquire().now_or_never()).collect()
 }
 
 #[test]
 fn an_endpoint_has_a_quarter_and_each_owner_leaves_a_quarter_of_the_rest() {
-    let permits = FairPermits::new(32);
+    let permits = Permits::for_work(32);
     let first = take_all(&permits, "a", "a1");
     assert_eq!(first.len(), 8);
     assert_eq!(take_all(&permits, "a", "a1").len(), 0);
@@ -33,12 +34,12 @@ fn an_endpoint_has_a_quarter_and_each_owner_leaves_a_quarter_of_the_rest() {
 
 #[test]
 fn a_third_owner_is_next_while_two_owners_wait_for_more() {
-    let permits = FairPermits::new(32);
+    let permits = Permits::for_work(32);
     let shares: Vec<_> = (0..16)
         .flat_map(|n| ["a", "b"].map(|owner| share(&permits, owner, &format!("{owner}{n}"))))
         .collect();
     let mut held = vec![];
-    let mut waits: Vec<BoxFuture<'_, FairPermit>> = vec![];
+    let mut waits: Vec<BoxFuture<'_, Permit>> = vec![];
     for share in shares.iter().cycle().take(320) {
         let mut wait = share.acquire().boxed();
         match (&mut wait).now_or_never() {
@@ -66,7 +67,7 @@ fn a_third_owner_is_next_while_two_owners_wait_for_more() {
 
 #[test]
 fn small_requests_do_not_starve_a_large_one() {
-    let permits = FairPermits::new(100);
+    let permits = Permits::for_work(100);
     let [a, b, c] = ["a", "b", "c"].map(|owner| share(&permits, owner, owner));
     let of_d: Vec<_> = (0..4).map(|n| share(&permits, "d", &format!("d{n}"))).collect();
     let held = of_d.iter().filter_map(|share| share.acquire_many(20).now_or_never());
@@ -83,7 +84,7 @@ fn small_requests_do_not_starve_a_large_one() {
 
 #[test]
 fn one_permit_goes_round_owners_and_keys() {
-    let permits = FairPermits::few(1);
+    let permits = Permits::for_work(1);
     let share = |owner: &str, key: &str| {
         permits.share_of_key(&OwnerId::new(owner).unwrap(), &KeyId::new(key).unwrap())
     };
@@ -109,7 +110,7 @@ fn one_permit_goes_round_owners_and_keys() {
 
 #[test]
 fn work_without_an_endpoint_has_the_share_of_its_owner() {
-    let permits = FairPermits::new(4);
+    let permits = Permits::for_work(4);
     let owner = |name: &str| permits.owner_share(&OwnerId::new(name).unwrap());
     let take = |name: &str| owner(name).acquire().now_or_never();
     let held = [take("a").unwrap(), take("a").unwrap(), take("a").unwrap()];
@@ -123,7 +124,7 @@ fn work_without_an_endpoint_has_the_share_of_its_owner() {
 
 #[test]
 fn a_request_for_more_than_a_share_takes_the_share() {
-    let permits = FairPermits::new(100);
+    let permits = Permits::for_work(100);
     let (a, b) = (share(&permits, "a", "a"), share(&permits, "b", "b"));
     let held = a.acquire_many(1_000).now_or_never().unwrap();
     assert!(a.acquire().now_or_never().is_none());
@@ -135,19 +136,19 @@ fn a_request_for_more_than_a_share_takes_the_share() {
 
 #[test]
 fn endpoints_without_permits_take_no_memory() {
-    let permits = FairPermits::new(8);
+    let permits = Permits::for_work(8);
     for n in 0..1_000 {
         drop(share(&permits, "a", &format!("a{n}")));
     }
     let held = share(&permits, "a", "a").acquire().now_or_never();
-    assert_eq!(permits.0.state.lock().owners.len(), 1);
+    assert_eq!(permits.0.state.lock().owners.members().count(), 1);
     drop(held);
-    assert!(permits.0.state.lock().owners.is_empty());
+    assert!(permits.0.state.lock().owners.members().next().is_none());
 }
 
 #[test]
 fn an_abandoned_wait_leaves_no_state() {
-    let permits = FairPermits::new(8);
+    let permits = Permits::for_work(8);
     let share = share(&permits, "a", "a");
     let held = share.acquire_many(2).now_or_never().unwrap();
     for _ in 0..100 {
@@ -156,7 +157,10 @@ fn an_abandoned_wait_leaves_no_state() {
     drop(held);
     assert!(share.acquire_many(2).now_or_never().is_some());
     let state = permits.0.state.lock();
-    assert_eq!((state.used, state.waiting, state.owners.len()), (0, 0, 0));
+    assert_eq!(
+        (state.capacity.taken.slots, state.waiting, state.owners.members().count()),
+        (0, 0, 0)
+    );
 }
 
 proptest! {
@@ -167,12 +171,12 @@ proptest! {
         max in 1..40_usize,
         events in prop::collection::vec((0..4_u8, 0..3_u8, 1..12_usize, any::<prop::sample::Index>()), 1..120),
     ) {
-        let permits = FairPermits::few(max);
-        let mut held: Vec<FairPermit> = vec![];
+        let permits = Permits::for_work(max);
+        let mut held: Vec<Permit> = vec![];
         let shares: Vec<_> = (0..12)
             .map(|n| share(&permits, &format!("o{}", n / 3), &format!("e{n}")))
             .collect();
-        let mut waits: Vec<BoxFuture<'_, FairPermit>> = vec![];
+        let mut waits: Vec<BoxFuture<'_, Permit>> = vec![];
         for (owner, endpoint, count, which) in events {
             match count {
                 10 if !held.is_empty() => drop(held.swap_remove(which.index(held.len()))),
@@ -194,18 +198,20 @@ proptest! {
                 if waits.len() == before { break }
             }
             let mut state = permits.0.state.lock();
-            let taken: u64 = held.iter().map(|permit| permit.count).sum();
-            prop_assert_eq!(state.used, taken);
+            let taken: u64 = held.iter().map(|permit| permit.amount.slots).sum();
+            prop_assert_eq!(state.capacity.taken.slots, taken);
             prop_assert!(taken <= max as u64);
             prop_assert_eq!(state.waiting, waits.len());
-            for owner in state.owners.values() {
-                prop_assert_eq!(owner.held, owner.parts.values().map(|part| part.held).sum::<u64>());
-                prop_assert!(owner.parts.values().all(|part| part.held <= permits.0.bounds.of_part));
+            for owner in state.owners.members() {
+                let of_parts: Vec<_> = owner.parts.members().map(|part| part.held.slots).collect();
+                prop_assert_eq!(owner.held.slots, of_parts.iter().sum::<u64>());
+                let max = permits.0.permit_max.slots;
+                prop_assert!(of_parts.iter().all(|held| *held <= max));
             }
-            prop_assert!(state.next(&permits.0.bounds).is_none());
+            prop_assert!(state.next().is_none());
         }
         drop((held, waits));
         let state = permits.0.state.lock();
-        prop_assert_eq!((state.used, state.waiting, state.owners.len()), (0, 0, 0));
+        prop_assert_eq!((state.capacity.taken.slots, state.waiting, state.owners.members().count()), (0, 0, 0));
     }
 }

@@ -7,7 +7,7 @@
 
 use gristmill_core::id::OwnerId;
 use gristmill_core::registries::FetchError;
-use gristmill_core::sharing::fair_permits::{FairPermit, FairPermits};
+use gristmill_core::sharing::permits::{Permit, Permits};
 
 /// Images that are fetched at one time; more wait.
 pub(crate) const FETCHES_MAX: usize = 4;
@@ -17,11 +17,11 @@ const WAITING_MAX: usize = 16;
 
 /// The turns.
 #[derive(Debug)]
-pub(crate) struct Turns(FairPermits);
+pub(crate) struct FetchTurns(Permits);
 
-impl Turns {
+impl FetchTurns {
     pub(crate) fn new() -> Self {
-        Self(FairPermits::new(FETCHES_MAX))
+        Self(Permits::for_work(FETCHES_MAX))
     }
 
     /// Waits for a turn of the owner, which lasts until the permit is dropped. The wait has no
@@ -29,7 +29,7 @@ impl Turns {
     ///
     /// # Errors
     /// [`FetchError::TooManyWaiting`].
-    pub(crate) async fn take(&self, owner: &OwnerId) -> Result<FairPermit, FetchError> {
+    pub(crate) async fn take(&self, owner: &OwnerId) -> Result<Permit, FetchError> {
         let share = self.0.owner_share(owner);
         if share.waiting() >= WAITING_MAX {
             return Err(FetchError::TooManyWaiting(format!(
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn an_owner_leaves_turns_to_others_and_a_bounded_number_waits() {
-        let turns = Turns::new();
+        let turns = FetchTurns::new();
         let (evil, good) = (owner("evil"), owner("good"));
         let take = |owner: &OwnerId| turns.take(owner).now_or_never();
         let held = [take(&evil), take(&evil), take(&evil)];

@@ -35,9 +35,9 @@ const FREE_CALLS: u64 = 2;
 
 /// The turns of all connections.
 #[derive(Debug, Clone)]
-pub(crate) struct Turns(Arc<Semaphore>);
+pub(crate) struct ReadTurns(Arc<Semaphore>);
 
-impl Default for Turns {
+impl Default for ReadTurns {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new(TURNS)))
     }
@@ -45,7 +45,7 @@ impl Default for Turns {
 
 /// The turn of one connection, which is dropped with the connection.
 #[derive(Debug)]
-pub(crate) struct Turn(Mutex<State>);
+pub(crate) struct ReadTurn(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
@@ -55,15 +55,15 @@ struct State {
     bytes: usize,
 }
 
-impl Turns {
+impl ReadTurns {
     /// The turn of a new connection.
-    pub(crate) fn of_connection(&self) -> Turn {
+    pub(crate) fn of_connection(&self) -> ReadTurn {
         let all = PollSemaphore::new(self.0.clone());
-        Turn(Mutex::new(State { all, held: None, bytes: 0 }))
+        ReadTurn(Mutex::new(State { all, held: None, bytes: 0 }))
     }
 }
 
-impl Turn {
+impl ReadTurn {
     /// Waits for the turn of a connection that has begun so many calls. Returns the most bytes to
     /// read in it.
     pub(crate) fn poll_begin(&self, calls: u64, context: &mut Context<'_>) -> Poll<usize> {
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn few_connections_have_a_turn_at_one_time_and_new_ones_do_not_wait() {
-        let turns = Turns::default();
+        let turns = ReadTurns::default();
         let context = &mut Context::from_waker(Waker::noop());
         let busy: Vec<_> = (0..=TURNS).map(|_| turns.of_connection()).collect();
         let begun: Vec<_> =
