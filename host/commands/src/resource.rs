@@ -27,7 +27,7 @@ impl CallArgs {
     /// Prints the answer to `call`, or the lines that `describe` makes of it.
     ///
     /// # Errors
-    /// Those of the call and of [`print`].
+    /// Those of the call and of [`print()`].
     pub(crate) async fn print<T: DeserializeOwned>(
         self,
         call: impl AsyncFnOnce(&Client) -> Result<Answer<T>, ClientError>,

@@ -68,8 +68,8 @@ pub(crate) async fn metrics(
     answer(&state, unconfirmed.is_none()).await
 }
 
-/// An extension of a call for metrics: the host cannot reach its database, so that it takes no other
-/// calls.
+/// An extension of a call for metrics: the host cannot reach its database, so that it takes no
+/// other calls.
 #[derive(Debug, Clone, Copy)]
 pub struct Unconfirmed;
 
@@ -113,8 +113,8 @@ fn in_open_metrics(text: String) -> Response {
     ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response()
 }
 
-/// The values of the machine with the present values of the whole host. The encoder adds the ending
-/// `_total` to the name of a counter.
+/// The values of the machine with the present values of the whole host. The encoder adds the
+/// ending `_total` to the name of a counter.
 fn registry(mut registry: Registry, counters: &HostCounters, waiting_calls: u64) -> Registry {
     let HostCounters { store, lost_log_lines, load, endpoints, hosts, backed_up_at_ms, .. } =
         counters;
