@@ -35,7 +35,7 @@ impl Keys {
     }
 
     /// The valid key with this id and secret. In memory, without a wait.
-    pub fn accepted(&self, id: &str, secret: &str) -> Option<Arc<ApiKey>> {
+    pub fn accepted(&self, id: &KeyId, secret: &str) -> Option<Arc<ApiKey>> {
         let key = self.0.view().keys.get(id).cloned()?;
         key.accepts(secret, self.0.now()).then_some(key)
     }
@@ -121,7 +121,7 @@ impl Keys {
     /// keys could be created.
     pub async fn revoke(&self, caller: &ApiKey, id: &str) -> Result<(), ControlError> {
         let revoke = |view: &View| {
-            let key = view.keys.get(id);
+            let key = KeyId::new(id).ok().and_then(|id| view.keys.get(&id));
             let missing = || ControlError::NotFound { what: "key", name: id.to_owned() };
             let key = key.ok_or_else(missing)?;
             check_replaced(view, key, self.0.now())?;

@@ -1,7 +1,6 @@
 //! Ids of objects. Every id that a client sees matches `^[A-Za-z0-9_-]+$`, and has at most
 //! [`NAME_BYTES_MAX`] characters. The id of a job is an opaque text.
 
-use std::borrow::Borrow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -82,13 +81,6 @@ macro_rules! name {
 
             /// The id as text.
             pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        /// A map by ids is searched with the text that a caller sends.
-        impl Borrow<str> for $name {
-            fn borrow(&self) -> &str {
                 &self.0
             }
         }

@@ -259,7 +259,7 @@ fn valid_key(call: &Parts, state: &ApiState, form: Form) -> Result<Identity, Api
 /// reveal which part was wrong.
 pub(crate) fn key_of_text(text: &str, state: &ApiState) -> Option<Arc<ApiKey>> {
     let (id, secret) = ApiKey::parse_text(text)?;
-    state.control.keys.accepted(id, secret)
+    state.control.keys.accepted(&id, secret)
 }
 
 /// The key of a call without one in its head: that of its session, if it is a call of the console.

@@ -91,8 +91,9 @@ impl ApiKey {
     }
 
     /// Splits a key's text into the key's id and the secret. `None`: not the text of a key.
-    pub fn parse_text(text: &str) -> Option<(&str, &str)> {
-        text.strip_prefix("gm_")?.split_once('_')
+    pub fn parse_text(text: &str) -> Option<(KeyId, &str)> {
+        let (id, secret) = text.strip_prefix("gm_")?.split_once('_')?;
+        Some((KeyId::new(id).ok()?, secret))
     }
 
     /// Whether `secret` belongs to this key, compared in constant time, and the key has not
@@ -152,12 +153,12 @@ mod tests {
     fn only_its_own_text_opens_a_key_and_only_until_it_expires() {
         let (key, text) = key(&[Scope::Read], None);
         let (id, secret) = ApiKey::parse_text(text.reveal()).unwrap();
-        assert_eq!(id, key.id.as_str());
+        assert_eq!(id, key.id);
         assert!(key.accepts(secret, NOW));
         assert!(!key.accepts(secret, NOW.plus_millis(10)));
         assert!(!key.accepts(&secret[1..], NOW));
         assert!(!key.accepts("", NOW));
-        for wrong in ["", "gm_", "gm_abc", "sk_abc_def"] {
+        for wrong in ["", "gm_", "gm_abc", "sk_abc_def", "gm__x", "gm_a b_c"] {
             assert!(ApiKey::parse_text(wrong).is_none(), "{wrong}");
         }
     }
