@@ -23,15 +23,9 @@ use crate::answer::error::{ApiError, ErrorCode};
 /// within half a millisecond.
 const INLINE_BYTES_MAX: usize = 128 << 10;
 
-/// The turns of checks. A clone shares them.
-#[derive(Debug, Clone)]
-pub(crate) struct Checks(Permits);
-
-impl Default for Checks {
-    fn default() -> Self {
-        Self(Permits::half_of_cores())
-    }
-}
+/// The turns of checks, which are other ones than those of pages. A clone shares them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Checks(Pages);
 
 impl Checks {
     /// The findings of `check` on the body of a caller.
@@ -47,12 +41,8 @@ impl Checks {
         if body.len() <= INLINE_BYTES_MAX {
             return check(body);
         }
-        let (share, body) = (self.0.share_of_key(&caller.owner, &caller.id), body.clone());
-        let checked = async move {
-            let turn = share.acquire().await;
-            apart(turn, move || check(&body)).await
-        };
-        checked.boxed().await
+        let body = body.clone();
+        self.0.write(caller, move || check(&body)).boxed().await
     }
 }
 

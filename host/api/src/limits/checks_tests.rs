@@ -22,7 +22,7 @@ fn body(bytes: usize) -> Bytes {
 
 #[tokio::test]
 async fn large_bodies_are_checked_apart_and_no_more_at_one_time_than_there_are_turns() {
-    let checks = Checks(Permits::for_work(1));
+    let checks = Checks(Pages(Permits::for_work(1)));
     let (small, large) = (body(INLINE_BYTES_MAX), body(INLINE_BYTES_MAX + 1));
     let key = key("a");
     let here = std::thread::current().id();
@@ -51,7 +51,7 @@ async fn large_bodies_are_checked_apart_and_no_more_at_one_time_than_there_are_t
 
 #[tokio::test]
 async fn a_check_does_not_wait_for_all_bodies_of_another_key() {
-    let checks = Checks(Permits::for_work(1));
+    let checks = Checks(Pages(Permits::for_work(1)));
     let large = body(INLINE_BYTES_MAX + 1);
     let (greedy, other) = (key("a"), key("b"));
     let (release, held) = mpsc::channel::<()>();
