@@ -75,10 +75,14 @@ pub struct Unconfirmed;
 
 /// The route for a listener that only collectors reach: it needs no key.
 pub(crate) fn private_routes() -> Router<ApiState> {
-    let metrics = async |State(state): State<ApiState>, unconfirmed: Option<Extension<_>>| {
-        answer(&state, unconfirmed.is_none_or(|Extension(Unconfirmed)| false)).await
-    };
-    Router::new().route("/metrics", get(metrics))
+    Router::new().route("/metrics", get(private_metrics))
+}
+
+async fn private_metrics(
+    State(state): State<ApiState>,
+    unconfirmed: Option<Extension<Unconfirmed>>,
+) -> Result<Response, ApiError> {
+    answer(&state, unconfirmed.is_none()).await
 }
 
 /// One answer at a time is made: with 10,000 names it takes many megabytes, and on its own address
