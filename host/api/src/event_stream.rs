@@ -61,11 +61,15 @@ pub(crate) fn last_event_id<T>(
     what: &str,
     parse: impl FnOnce(&str) -> Option<T>,
 ) -> Result<Option<T>, ApiError> {
-    let value = headers.get("last-event-id").filter(|value| !value.is_empty());
-    let Some(value) = value else { return Ok(None) };
-    let id = value.to_str().ok().and_then(|text| parse(text.trim()));
+    let mut values = headers.get_all("last-event-id").iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let id = match (value.to_str(), values.next()) {
+        (Ok(""), None) => return Ok(None),
+        (Ok(text), None) => parse(text.trim()),
+        (Err(_), _) | (_, Some(_)) => None,
+    };
     id.map(Some)
-        .ok_or_else(|| ApiError::bad_request(format!("the header Last-Event-ID must be {what}")))
+        .ok_or_else(|| ApiError::bad_request(format!("one header Last-Event-ID must be {what}")))
 }
 
 /// A number that is not negative; with too many digits it saturates.

@@ -73,8 +73,9 @@ fn follow(clock: &ManualClock, moves: impl BufRead, mut answers: impl Write) -> 
     for line in moves.split(b'\n') {
         let line = line?;
         let line = String::from_utf8_lossy(&line);
-        let Ok(ms) = line.trim().parse() else {
-            error!("the clock was not moved: `{line}` is not a number of milliseconds");
+        let ms_max = ManualClockStart::MS_MAX.saturating_sub(clock.now().as_millis());
+        let Some(ms) = line.trim().parse().ok().filter(|ms| *ms <= ms_max) else {
+            error!("the clock was not moved: `{line}` is no number of milliseconds up to {ms_max}");
             continue;
         };
         clock.advance(ms);
@@ -110,7 +111,8 @@ mod tests {
     fn each_number_moves_the_clock_and_nothing_else_does() {
         let clock = ManualClock::new(Timestamp::from_millis(1_000));
         let mut answers = Vec::new();
-        follow(&clock, &b"5\nsoon\n-1\n\xff\n\n 20 \n"[..], &mut answers).unwrap();
+        let moves = b"5\nsoon\n-1\n\xff\n\n253370764800000\n 20 \n";
+        follow(&clock, &moves[..], &mut answers).unwrap();
         assert_eq!(String::from_utf8(answers).unwrap(), "{\"clock\":1005}\n{\"clock\":1025}\n");
     }
 }

@@ -93,8 +93,8 @@ pub const FILTER_ENDPOINTS_MAX: usize = 1_000;
 /// endpoints that its key sees, [`FILTER_ENDPOINTS_MAX`] at most.
 pub const ACTION_ENDPOINTS_MAX: usize = 100;
 
-/// Longest text that a list of jobs searches in errors, in bytes: 400.
-pub const FILTER_ERROR_BYTES_MAX: usize = 256;
+/// Longest text that a list of jobs searches in errors, in characters: 400.
+pub const FILTER_ERROR_CHARS_MAX: usize = 256;
 
 /// Longest text of a time in a request: 400.
 pub const TIME_CHARS_MAX: usize = 64;

@@ -13,7 +13,7 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::bounds::{
     ACTION_ENDPOINTS_MAX, ALLOWED_HOSTS_MAX, ARGUMENT_CHARS_MAX, ARGUMENTS_MAX, Bounds,
     CALL_ENDPOINTS_MAX, ENV_NAME_CHARS_MAX, ENV_VALUE_CHARS_MAX, ENV_VARIABLES_MAX,
-    EXECUTION_TIMEOUT_MS, FILTER_ERROR_BYTES_MAX, HOST_PATTERN_BYTES_MAX,
+    EXECUTION_TIMEOUT_MS, FILTER_ERROR_CHARS_MAX, HOST_PATTERN_BYTES_MAX,
     IDEMPOTENCY_KEY_CHARS_MAX, IMAGE_NAME_CHARS_MAX, KEY_ENDPOINTS_MAX, KEY_LIFETIME_S,
     MOUNT_PATH_BYTES_MAX, NAME_BYTES_MAX, NAME_CHARS_MAX, NETWORK_VOLUMES_MAX, PORTS_MAX,
     RATE_LIMITED_OPERATIONS, README_CHARS_MAX, REGISTRY_SECRET_BYTES_MAX, RETENTION_MS,
@@ -79,7 +79,7 @@ schemas! {
     IdPrefix: "The beginning of the ids of jobs" =>
         text().min_length(Some(1)).max_length(Some(NAME_BYTES_MAX));
     ErrorPart: "A text that the errors of jobs contain, letter by letter; the bound is in bytes" =>
-        text().min_length(Some(1)).max_length(Some(FILTER_ERROR_BYTES_MAX));
+        text().min_length(Some(1)).max_length(Some(FILTER_ERROR_CHARS_MAX));
     Environment: "Variables by name" => ObjectBuilder::new()
         .property_names(Some(Schema::from(
             text().pattern(Some(r"^[^=\x00]+$")).max_length(Some(ENV_NAME_CHARS_MAX)),

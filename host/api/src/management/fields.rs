@@ -95,12 +95,11 @@ fn requests_gpu(name: &str, value: &Value) -> Result<bool, &'static str> {
         ("computeType", Value::String(text)) if text.is_empty() || text == "CPU" => Ok(false),
         ("computeType", Value::String(text)) if text == "GPU" => Ok(true),
         ("computeType", _) => Err("`CPU` or `GPU`"),
-        ("gpuCount", Value::Number(count)) => Ok(count.as_f64() != Some(0.0)),
-        ("gpuCount", _) => Err("a number"),
+        ("gpuCount", count) => count.as_u64().map(|count| count > 0).ok_or("a whole number"),
         ("minCudaVersion", Value::String(text)) => Ok(!text.is_empty()),
         ("minCudaVersion", _) => Err("a string"),
-        (_, Value::Array(list)) => Ok(!list.is_empty()),
-        (_, _) => Err("a list"),
+        (_, Value::Array(list)) if list.iter().all(Value::is_string) => Ok(!list.is_empty()),
+        (_, _) => Err("a list of strings"),
     }
 }
 

@@ -96,13 +96,16 @@ fn a_request_of_a_gpu_is_refused_or_named_as_ignored() {
         assert_eq!(ignored, [name]);
     }
     let wrong = [
-        ("gpuCount", json!("8"), "a number"),
-        ("gpuCount", json!(false), "a number"),
-        ("gpuTypeIds", json!("NVIDIA H100"), "a list"),
+        ("gpuCount", json!("8"), "a whole number"),
+        ("gpuCount", json!(false), "a whole number"),
+        ("gpuCount", json!(1.5), "a whole number"),
+        ("gpuCount", json!(-1), "a whole number"),
+        ("gpuTypeIds", json!("NVIDIA H100"), "a list of strings"),
+        ("gpuTypeIds", json!([0]), "a list of strings"),
         ("computeType", json!("cpu"), "`CPU` or `GPU`"),
         ("computeType", json!(0), "`CPU` or `GPU`"),
         ("minCudaVersion", json!(12.4), "a string"),
-        ("allowedCudaVersions", json!({}), "a list"),
+        ("allowedCudaVersions", json!({}), "a list of strings"),
     ];
     for (name, value, allowed) in wrong {
         for ignores_gpu in [false, true] {

@@ -9,7 +9,7 @@ use gristmill_core::job::filter::JobFilter;
 use gristmill_core::job::state::{JobStatus, UnknownStatus};
 use gristmill_core::job::tags::Tag;
 use gristmill_core::limits::{
-    FILTER_ENDPOINTS_MAX, FILTER_ERROR_BYTES_MAX, NAME_BYTES_MAX, TAGS_MAX,
+    FILTER_ENDPOINTS_MAX, FILTER_ERROR_CHARS_MAX, NAME_BYTES_MAX, TAGS_MAX,
 };
 use gristmill_core::time::Timestamp;
 use gristmill_wire::management::JobActionFilter;
@@ -71,9 +71,9 @@ pub(crate) fn of_query(query: Query<'_>) -> Result<JobFilter, ApiError> {
         add_tag(&mut filter, "query `tag`", key, value)?;
     }
     let text = |name| query.text(name).map(|text| text.into_owned());
-    filter.id_prefix = part_of_id("query `idPrefix`", text("idPrefix"))?;
-    filter.id_part = part_of_id("query `idPart`", text("idPart"))?;
-    filter.error = error("query `error`", text("error"))?;
+    filter.id_prefix = part("query `idPrefix`", text("idPrefix"), NAME_BYTES_MAX)?;
+    filter.id_part = part("query `idPart`", text("idPart"), NAME_BYTES_MAX)?;
+    filter.error = part("query `error`", text("error"), FILTER_ERROR_CHARS_MAX)?;
     Ok(filter)
 }
 
@@ -84,16 +84,15 @@ pub(crate) fn of_body(given: JobActionFilter) -> Result<JobFilter, ApiError> {
             "`filter` must have at least one condition; for all jobs of an endpoint it names `endpoints`",
         ));
     }
-    let JobActionFilter { endpoints: _, statuses, tags, from, to, id_prefix: id, error: part } =
-        given;
+    let JobActionFilter { endpoints: _, statuses, tags, from, to, id_prefix: id, error } = given;
     let time = |field: &str, text: Option<String>| -> Result<Option<Timestamp>, ApiError> {
         text.map(|text| parse_time(field, &text)).transpose()
     };
     let mut filter = JobFilter {
         from: time("`filter.from`", from)?,
         until: time("`filter.to`", to)?,
-        id_prefix: part_of_id("`filter.idPrefix`", id)?,
-        error: error("`filter.error`", part)?,
+        id_prefix: part("`filter.idPrefix`", id, NAME_BYTES_MAX)?,
+        error: part("`filter.error`", error, FILTER_ERROR_CHARS_MAX)?,
         ..JobFilter::default()
     };
     if statuses.len() > JobStatus::ALL.len() {
@@ -128,20 +127,13 @@ fn add_tag(filter: &mut JobFilter, field: &str, key: &str, value: &str) -> Resul
     Ok(())
 }
 
-fn part_of_id(field: &str, text: Option<String>) -> Result<Option<String>, ApiError> {
-    let is_valid = |text: &String| (1..=NAME_BYTES_MAX).contains(&text.len());
+/// A part of an id or of an error.
+fn part(field: &str, text: Option<String>, chars_max: usize) -> Result<Option<String>, ApiError> {
+    let is_valid = |text: &String| (1..=chars_max).contains(&text.chars().count());
     if text.as_ref().is_none_or(is_valid) {
         return Ok(text);
     }
-    Err(ApiError::bad_request(format!("{field} must have 1 to {NAME_BYTES_MAX} characters")))
-}
-
-fn error(field: &str, text: Option<String>) -> Result<Option<String>, ApiError> {
-    let is_valid = |text: &String| (1..=FILTER_ERROR_BYTES_MAX).contains(&text.len());
-    if text.as_ref().is_none_or(is_valid) {
-        return Ok(text);
-    }
-    Err(ApiError::bad_request(format!("{field} must have 1 to {FILTER_ERROR_BYTES_MAX} bytes")))
+    Err(ApiError::bad_request(format!("{field} must have 1 to {chars_max} characters")))
 }
 
 #[cfg(test)]

@@ -62,8 +62,8 @@ async fn mistakes_in_queries_are_named() {
         ("idPrefix=", "query `idPrefix` must have 1 to 128"),
         (&long_id, "query `idPrefix` must have 1 to 128"),
         ("idPart=", "query `idPart` must have 1 to 128"),
-        ("error=", "query `error` must have 1 to 256 bytes"),
-        (&long, "query `error` must have 1 to 256 bytes"),
+        ("error=", "query `error` must have 1 to 256 characters"),
+        (&long, "query `error` must have 1 to 256 characters"),
     ] {
         let said = complaint(of_query(Query(query)).expect_err(query)).await;
         assert!(said.contains(expected) && said.len() < 500, "{query:.99}: {said:.999}");
@@ -82,7 +82,7 @@ async fn mistakes_in_bodies_are_named() {
         (json!({ "from": "today" }), "`filter.from` must be a time"),
         (json!({ "to": "1" }), "`filter.to` must be a time"),
         (json!({ "idPrefix": "" }), "`filter.idPrefix` must have 1 to 128"),
-        (json!({ "error": "x".repeat(257) }), "`filter.error` must have 1 to 256 bytes"),
+        (json!({ "error": "x".repeat(257) }), "`filter.error` must have 1 to 256 characters"),
     ] {
         let filter = serde_json::from_value(body.clone()).unwrap();
         let said = complaint(of_body(filter).expect_err("a mistake")).await;

@@ -1,7 +1,7 @@
 //! The parameters of the operations: placeholders of paths, and queries.
 
 use gristmill_core::limits::{
-    Bounds, FILTER_ERROR_BYTES_MAX, LIST_JOBS, LIST_LOGS, NAME_BYTES_MAX, PAGE, STREAM_WAIT_MS,
+    Bounds, FILTER_ERROR_CHARS_MAX, LIST_JOBS, LIST_LOGS, NAME_BYTES_MAX, PAGE, STREAM_WAIT_MS,
     TAG_KEY_BYTES_MAX, WAIT_MS,
 };
 use serde_json::{Value, json};
@@ -194,7 +194,7 @@ parameters! {
         "to", Query, schema::Time::schema(), "Only jobs that were submitted before this time";
         "idPrefix", Query, text(NAME_BYTES_MAX), "Only jobs whose ids begin with this text";
         "idPart", Query, text(NAME_BYTES_MAX), "Only jobs whose ids contain this text";
-        "error", Query, text(FILTER_ERROR_BYTES_MAX), "Only jobs whose error contains this text, letter by letter";
+        "error", Query, text(FILTER_ERROR_CHARS_MAX), "Only jobs whose error contains this text, letter by letter";
         "limit", Query, bounded(LIST_JOBS), "Most jobs of a page";
         "cursor", Query, schema::Cursor::schema(), "Continues after a page: its `cursor`";
     }

@@ -179,10 +179,12 @@ fn optional_object<'a, T: Deserialize<'a>>(
     raw: Option<&'a RawValue>,
     field: &str,
 ) -> Result<Option<T>, ApiError> {
-    if raw.is_some_and(|raw| raw.get().starts_with('[')) {
+    let Some(raw) = raw else { return Ok(None) };
+    if !matches!(raw.get().as_bytes().first(), Some(b'{' | b'n')) {
         return Err(ApiError::bad_request(format!("`{field}` must be an object")));
     }
-    optional(raw, field, "an object")
+    serde_json::from_str(raw.get())
+        .map_err(|error| ApiError::bad_request(format!("`{field}`: {error}")))
 }
 
 fn check_webhook(text: String) -> Result<String, ApiError> {

@@ -53,6 +53,8 @@ async fn mistakes_are_named() {
         (r#"{"input":{},"policy":[]}"#, "`policy` must be an object"),
         (r#"{"input":{},"policy":[9000,10000,false]}"#, "`policy` must be an object"),
         (r#"{"input":{},"s3Config":["a","b","c","d"]}"#, "`s3Config` must be an object"),
+        (r#"{"input":{},"policy":7}"#, "`policy` must be an object"),
+        (r#"{"input":{},"policy":{"ttl":9,"ttl":9}}"#, "`policy`: duplicate field `ttl`"),
         (r#"{"input":{},"policy":{"ttl":"1"}}"#, "`policy.ttl` must be an integer"),
         (r#"{"input":{},"policy":{"ttl":1.5}}"#, "`policy.ttl` must be an integer"),
         (r#"{"input":{},"policy":{"retention":[1]}}"#, "`policy.retention` must be an object"),
