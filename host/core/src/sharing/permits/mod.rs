@@ -19,6 +19,8 @@
 //!   one that holds the fewest is next. A request for more slots than are free delays all that come
 //!   after it.
 //!
+//! Where callers have no key, their addresses have the shares of owners ([`Sharer`]).
+//!
 //! Without these delays, a stream of small requests would starve a large one.
 //!
 //! **Cost.** Taking a free permit, and returning it, each cost one uncontended lock and four looks
@@ -33,6 +35,9 @@ mod capacity;
 mod holds;
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt::{self, Debug};
+use std::hash::Hash;
+use std::net::IpAddr;
 use std::ops::Add;
 use std::sync::Arc;
 
@@ -50,18 +55,29 @@ pub use self::capacity::PermitAmount;
 use self::capacity::{Capacity, PermitFit};
 use self::holds::Holds;
 
-/// The permits for one resource. A clone shares them.
-#[derive(Clone)]
-pub struct Permits(Arc<Shared>);
+/// Who has a share of the permits: an owner, or the address of a caller without a key.
+pub trait Sharer: Debug + Clone + Eq + Hash + Send + Sync + 'static {}
 
-struct Shared {
-    permit_max: PermitAmount,
-    state: Mutex<State>,
+impl Sharer for OwnerId {}
+impl Sharer for IpAddr {}
+
+/// The permits for one resource. A clone shares them.
+pub struct Permits<O: Sharer = OwnerId>(Arc<Shared<O>>);
+
+impl<O: Sharer> Clone for Permits<O> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
 }
 
-struct State {
+struct Shared<O: Sharer> {
+    permit_max: PermitAmount,
+    state: Mutex<State<O>>,
+}
+
+struct State<O: Sharer> {
     capacity: Capacity,
-    owners: Turns<OwnerId, OwnerUse>,
+    owners: Turns<O, OwnerUse<O>>,
     /// The last number of a waiter.
     last_number: u64,
     /// The number of waiters of all owners.
@@ -72,32 +88,44 @@ struct State {
 }
 
 /// What an owner holds and awaits.
-#[derive(Default)]
-struct OwnerUse {
+struct OwnerUse<O: Sharer> {
     held: PermitAmount,
     rank: u128,
     waiting: usize,
-    parts: Turns<Part, PartUse>,
+    parts: Turns<Part, PartUse<O>>,
+}
+
+impl<O: Sharer> Default for OwnerUse<O> {
+    fn default() -> Self {
+        let (held, rank, waiting, parts) = Default::default();
+        Self { held, rank, waiting, parts }
+    }
 }
 
 /// What an endpoint or a key holds and awaits.
-#[derive(Default)]
-struct PartUse {
+struct PartUse<O: Sharer> {
     held: PermitAmount,
     rank: u128,
-    waiters: VecDeque<Waiter<Grant>>,
+    waiters: VecDeque<Waiter<Grant<O>>>,
+}
+
+impl<O: Sharer> Default for PartUse<O> {
+    fn default() -> Self {
+        let (held, rank, waiters) = Default::default();
+        Self { held, rank, waiters }
+    }
 }
 
 /// Hands a waiter its permit for so many slots.
-struct Grant {
+struct Grant<O: Sharer> {
     slots: u64,
-    permit: oneshot::Sender<Permit>,
+    permit: oneshot::Sender<Permit<O>>,
 }
 
 /// Who takes a permit.
 #[derive(Debug, Clone)]
-struct Holder {
-    owner: OwnerId,
+struct Holder<O> {
+    owner: O,
     part: Part,
 }
 
@@ -112,31 +140,31 @@ enum Part {
 
 /// The right of an endpoint, a key or an owner to ask for permits. It holds none by itself.
 #[derive(Debug, Clone)]
-pub struct PermitShare {
-    permits: Permits,
-    holder: Holder,
+pub struct PermitShare<O: Sharer = OwnerId> {
+    permits: Permits<O>,
+    holder: Holder<O>,
 }
 
 /// The right to some slots and bytes. Dropping it returns them.
 #[must_use]
 #[derive(Debug)]
-pub struct Permit {
-    share: PermitShare,
+pub struct Permit<O: Sharer = OwnerId> {
+    share: PermitShare<O>,
     amount: PermitAmount,
 }
 
 /// The idle permits that waiters need back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
+pub enum Wanted<O = OwnerId> {
     /// Permits of any owner.
     OfAny,
     /// Permits of this owner, which is at its share.
-    Of(OwnerId),
+    Of(O),
 }
 
 /// The first waiter that can be served.
-enum Next {
-    Of(Holder),
+enum Next<O> {
+    Of(Holder<O>),
     /// No waiter can be served. A new request may be served if its owner would then hold at most so
     /// many bytes, or holds no slot.
     NoWaiter {
@@ -147,7 +175,7 @@ enum Next {
     Delayed,
 }
 
-impl Permits {
+impl<O: Sharer> Permits<O> {
     /// Permits for what jobs keep: so many slots with so many bytes together, shared among the
     /// owners of this host while it has several.
     pub fn new(slots_max: usize, bytes_max: u64, tenancy: Tenancy) -> Self {
@@ -187,21 +215,21 @@ impl Permits {
     }
 
     /// The share of an endpoint.
-    pub fn share(&self, owner: &OwnerId, endpoint: &EndpointId) -> PermitShare {
+    pub fn share(&self, owner: &O, endpoint: &EndpointId) -> PermitShare<O> {
         self.share_of(owner, Part::Endpoint(endpoint.clone()))
     }
 
     /// The share of a key, which is as large as an endpoint's.
-    pub fn share_of_key(&self, owner: &OwnerId, key: &KeyId) -> PermitShare {
+    pub fn share_of_key(&self, owner: &O, key: &KeyId) -> PermitShare<O> {
         self.share_of(owner, Part::Key(key.clone()))
     }
 
     /// The share of an owner, for work that belongs to no endpoint.
-    pub fn owner_share(&self, owner: &OwnerId) -> PermitShare {
+    pub fn owner_share(&self, owner: &O) -> PermitShare<O> {
         self.share_of(owner, Part::Rest)
     }
 
-    fn share_of(&self, owner: &OwnerId, part: Part) -> PermitShare {
+    fn share_of(&self, owner: &O, part: Part) -> PermitShare<O> {
         PermitShare { permits: self.clone(), holder: Holder { owner: owner.clone(), part } }
     }
 
@@ -265,7 +293,7 @@ impl Permits {
 
     /// The permits among the idle ones that a waiter could use. `idle`: how much each owner holds
     /// idle.
-    pub fn wanted(&self, idle: &HashMap<OwnerId, PermitAmount>) -> Option<Wanted> {
+    pub fn wanted(&self, idle: &HashMap<O, PermitAmount>) -> Option<Wanted<O>> {
         let State { capacity, owners, .. } = &*self.0.state.lock();
         let all_idle = idle.values().copied().fold(PermitAmount::default(), Add::add);
         let mut waiters = owners.in_order().flat_map(|(owner, of_owner)| {
@@ -285,7 +313,7 @@ impl Permits {
     }
 }
 
-impl PermitShare {
+impl<O: Sharer> PermitShare<O> {
     /// How many callers of the owner wait.
     pub fn waiting(&self) -> usize {
         let owners = &self.permits.0.state.lock().owners;
@@ -301,23 +329,23 @@ impl PermitShare {
     }
 
     /// A permit for a slot with so many bytes, if one is free and no caller waits for it.
-    pub fn try_take(&self, bytes: u64) -> Option<Permit> {
+    pub fn try_take(&self, bytes: u64) -> Option<Permit<O>> {
         self.try_take_amount(PermitAmount::one(bytes))
     }
 
-    fn try_take_amount(&self, amount: PermitAmount) -> Option<Permit> {
+    fn try_take_amount(&self, amount: PermitAmount) -> Option<Permit<O>> {
         let is_taken = self.permits.0.state.lock().try_take(&self.holder, amount);
         is_taken.then(|| Permit { share: self.clone(), amount })
     }
 
     /// Waits for a slot without bytes.
-    pub async fn acquire(&self) -> Permit {
+    pub async fn acquire(&self) -> Permit<O> {
         self.acquire_many(1).await
     }
 
     /// Waits for so many slots without bytes, or for as many as an endpoint may hold when that is
     /// less.
-    pub async fn acquire_many(&self, slots: usize) -> Permit {
+    pub async fn acquire_many(&self, slots: usize) -> Permit<O> {
         let slots = (slots as u64).clamp(1, self.permits.0.permit_max.slots);
         let amount = PermitAmount { slots, bytes: 0 };
         match self.try_take_amount(amount) {
@@ -329,11 +357,11 @@ impl PermitShare {
     /// Joins the queue for a slot with so many bytes. The future resolves to the permit; dropping
     /// the future leaves the queue. A request for more than all bytes counts as one for all bytes,
     /// so that every wait can end.
-    pub fn queue(&self, bytes: u64) -> impl Future<Output = Permit> + Send + use<> {
+    pub fn queue(&self, bytes: u64) -> impl Future<Output = Permit<O>> + Send + use<O> {
         self.join(PermitAmount::one(bytes.min(self.permits.bytes_max())))
     }
 
-    fn join(&self, amount: PermitAmount) -> impl Future<Output = Permit> + Send + use<> {
+    fn join(&self, amount: PermitAmount) -> impl Future<Output = Permit<O>> + Send + use<O> {
         let (permit, granted) = oneshot::channel();
         let number = self.permits.0.state.lock().push(&self.holder, amount, permit);
         let position = WaiterPosition { share: self.clone(), number };
@@ -348,9 +376,9 @@ impl PermitShare {
     }
 }
 
-impl Permit {
+impl<O: Sharer> Permit<O> {
     /// The owner that holds it.
-    pub fn owner(&self) -> &OwnerId {
+    pub fn owner(&self) -> &O {
         &self.share.holder.owner
     }
 
@@ -360,9 +388,9 @@ impl Permit {
     }
 }
 
-impl State {
+impl<O: Sharer> State<O> {
     /// Finds the first waiter that fits, without passing a waiter that delays it.
-    fn look(&mut self) -> Next {
+    fn look(&mut self) -> Next<O> {
         let Self { capacity, owners, holds, .. } = self;
         let mut bytes_max = u64::MAX;
         if capacity.is_full() {
@@ -396,7 +424,7 @@ impl State {
     }
 
     /// What the owner and the part hold.
-    fn held(&self, holder: &Holder) -> (PermitAmount, PermitAmount) {
+    fn held(&self, holder: &Holder<O>) -> (PermitAmount, PermitAmount) {
         let of_owner = self.owners.get(&holder.owner);
         let of_part = of_owner.and_then(|of_owner| of_owner.parts.get(&holder.part));
         let of_part = of_part.map_or_else(PermitAmount::default, |of_part| of_part.held);
@@ -404,7 +432,7 @@ impl State {
     }
 
     /// Whether a new request may be served at once.
-    fn admits(&mut self, holder: &Holder, amount: PermitAmount) -> bool {
+    fn admits(&mut self, holder: &Holder<O>, amount: PermitAmount) -> bool {
         let (of_owner, of_part) = self.held(holder);
         if !holder.part.admits(&self.capacity, of_part, amount)
             || self.capacity.fit(of_owner, amount) != PermitFit::Fits
@@ -420,7 +448,7 @@ impl State {
     }
 
     /// Takes room for a new request. Returns whether there was some.
-    fn try_take(&mut self, holder: &Holder, amount: PermitAmount) -> bool {
+    fn try_take(&mut self, holder: &Holder<O>, amount: PermitAmount) -> bool {
         let admits = self.admits(holder, amount);
         if admits {
             self.change(holder, true, |of_part| of_part.held = of_part.held + amount);
@@ -431,9 +459,9 @@ impl State {
     /// Adds a waiter, and returns its number.
     fn push(
         &mut self,
-        holder: &Holder,
+        holder: &Holder<O>,
         PermitAmount { slots, bytes }: PermitAmount,
-        permit: oneshot::Sender<Permit>,
+        permit: oneshot::Sender<Permit<O>>,
     ) -> u64 {
         self.last_number += 1;
         let number = self.last_number;
@@ -443,7 +471,7 @@ impl State {
     }
 
     /// The next waiter that there is room for; the room is taken.
-    fn next(&mut self) -> Option<(Holder, Waiter<Grant>)> {
+    fn next(&mut self) -> Option<(Holder<O>, Waiter<Grant<O>>)> {
         let first = self.owners.first()?;
         if first.bytes > self.capacity.bytes_free() {
             // A waiter without enough bytes begins a hold, also without a look at all others.
@@ -463,9 +491,9 @@ impl State {
     /// change is a turn of the part, and of the owner, if `is_turn`.
     fn change<T>(
         &mut self,
-        holder: &Holder,
+        holder: &Holder<O>,
         is_turn: bool,
-        change: impl FnOnce(&mut PartUse) -> T,
+        change: impl FnOnce(&mut PartUse<O>) -> T,
     ) -> T {
         let Self { capacity, owners, waiting, .. } = self;
         owners.change(&holder.owner, is_turn, |of_owner| {
@@ -496,20 +524,20 @@ fn may_pass(held: PermitAmount, more: PermitAmount, bytes_max: u64) -> bool {
     held.slots == 0 || (held + more).bytes <= bytes_max
 }
 
-impl Waiter<Grant> {
+impl<O: Sharer> Waiter<Grant<O>> {
     fn amount(&self) -> PermitAmount {
         PermitAmount { slots: self.grant.slots, bytes: self.bytes }
     }
 }
 
-impl PartUse {
+impl<O: Sharer> PartUse<O> {
     /// What its first waiter asks for.
     fn wanted(&self) -> Option<PermitAmount> {
         self.waiters.front().map(Waiter::amount)
     }
 }
 
-impl Member for PartUse {
+impl<O: Sharer> Member for PartUse<O> {
     fn rank(&self) -> u128 {
         self.rank
     }
@@ -523,7 +551,7 @@ impl Member for PartUse {
     }
 }
 
-impl Member for OwnerUse {
+impl<O: Sharer> Member for OwnerUse<O> {
     fn rank(&self) -> u128 {
         self.rank
     }
@@ -538,22 +566,23 @@ impl Member for OwnerUse {
 }
 
 /// A waiter's position in the queue. Dropping it leaves the queue.
-struct WaiterPosition {
-    share: PermitShare,
+struct WaiterPosition<O: Sharer> {
+    share: PermitShare<O>,
     number: u64,
 }
 
-impl Drop for WaiterPosition {
+impl<O: Sharer> Drop for WaiterPosition<O> {
     fn drop(&mut self) {
         let Self { share: PermitShare { permits, holder }, number } = self;
-        let leave = |of_part: &mut PartUse| of_part.waiters.retain(|other| other.number != *number);
+        let leave =
+            |of_part: &mut PartUse<O>| of_part.waiters.retain(|other| other.number != *number);
         permits.0.state.lock().change(holder, false, leave);
         // The waiter may have been a large one that held up the others.
         permits.serve();
     }
 }
 
-impl Drop for Permit {
+impl<O: Sharer> Drop for Permit<O> {
     fn drop(&mut self) {
         let Self { share: PermitShare { permits, holder }, amount } = self;
         let is_wanted = {
@@ -567,8 +596,8 @@ impl Drop for Permit {
     }
 }
 
-impl std::fmt::Debug for Permits {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl<O: Sharer> Debug for Permits<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (taken, waiting) = (self.taken(), self.waiting());
         f.debug_struct("Permits").field("taken", &taken).field("waiting", &waiting).finish()
     }
