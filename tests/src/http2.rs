@@ -205,11 +205,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Http2<IO> {
         }
     }
 
-    /// Opens this many streams and resets each at once. The host may close before it has read all
-    /// of them.
-    pub async fn flood_with_resets(&mut self, streams: u32) {
+    /// Opens this many streams from `first` on, and resets each at once. The host may close before it
+    /// has read all of them.
+    pub async fn flood_with_resets(&mut self, first: u32, streams: u32) {
         let mut bytes = vec![];
-        for stream in (1..2 * streams).step_by(2) {
+        for stream in (first..first + 2 * streams).step_by(2) {
             bytes.extend(head(stream, "GET", "/openapi.json", &[], END_STREAM));
             bytes.extend(frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes()));
         }

@@ -46,6 +46,10 @@ const MULTIPLEXED_HEAD_FACTOR: usize = 32;
 /// bodies. Each wait is a task, with what has arrived of the body.
 const RESTS_MAX: usize = 8;
 
+/// Most calls of an HTTP/2 connection without a valid key that are refused because its address has
+/// made too many. The 256 calls that a connection may begin would take 2 ms.
+const REFUSED_MAX: usize = 16;
+
 /// Most bytes of an incomplete head of HTTP/2, which has a frame of 16 KiB and 496 fields.
 const MULTIPLEXED_HEAD_MAX: usize = 64 << 10;
 
@@ -75,6 +79,8 @@ pub(super) struct Activity {
     pub(super) uncounted_bytes: usize,
     /// The calls without a valid key whose answers wait for the rests of their bodies.
     rests: usize,
+    /// The calls without a valid key that were refused since their address has made too many.
+    refused: usize,
     /// The number of the next call.
     next_call: u64,
     /// When the last call ended, or the connection was opened.
@@ -111,6 +117,7 @@ impl Activity {
             unread_answers,
             uncounted_bytes: 0,
             rests: 0,
+            refused: 0,
             next_call,
             quiet_since,
             head_since,
@@ -128,6 +135,11 @@ impl Activity {
     /// The calls that have begun so far.
     pub(super) fn calls_begun(&self) -> u64 {
         self.next_call
+    }
+
+    /// Whether so many calls were refused that the connection must be closed.
+    pub(super) fn is_refused(&self) -> bool {
+        self.is_multiplexed && self.refused > REFUSED_MAX
     }
 
     fn is_ending(&self) -> bool {
@@ -249,6 +261,11 @@ impl Call {
     /// The answer announces that the connection ends with it.
     pub(super) fn announced_close(&self) {
         self.activity.lock().announced_close = true;
+    }
+
+    /// The call is refused, since its address has made too many without a valid key.
+    pub(super) fn count_refusal(&self) {
+        self.activity.lock().refused += 1;
     }
 
     /// Whether the answer may wait for the rest of the call's body, until [`Self::end_rest`].

@@ -294,7 +294,7 @@ impl Held {
 impl Account {
     /// The turns of the connection among those of all.
     pub(crate) fn turn(&self) -> ReadTurn {
-        self.addresses.turns.of_connection()
+        self.addresses.turns.of_connection(self.address)
     }
 
     /// Counts something that the connection makes the host keep for a caller without a valid key.

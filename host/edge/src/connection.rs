@@ -128,6 +128,9 @@ impl<A: Answerer> Server<A> {
                 let owner = owner.map(|AnswerOwner(owner)| owner.clone());
                 let whole = answer.body().size_hint().exact();
                 let is_charged = call.charge.is_some();
+                if is_charged && answer.status() == StatusCode::TOO_MANY_REQUESTS {
+                    call.count_refusal();
+                }
                 let is_one = |bytes: &u64| !is_multiplexed || is_large(*bytes) || is_charged;
                 let mut holding = match whole.filter(is_one) {
                     // A small answer on HTTP/2 is one of up to 256, and is counted when it is
@@ -192,9 +195,15 @@ impl<A: Answerer> Server<A> {
                         true => turn.end(),
                         false => turn.ends_later(context),
                     });
-                    match outcome.is_pending() && buffers.count(&activity).is_err() {
-                        true => Poll::Ready(Err("no room for a head, or for streams".into())),
-                        false => outcome,
+                    if outcome.is_ready() || has_key() {
+                        return outcome;
+                    }
+                    if activity.lock().is_refused() {
+                        return Poll::Ready(Err("its address has made too many calls".into()));
+                    }
+                    match buffers.count(&activity) {
+                        Ok(()) => Poll::Pending,
+                        Err(NoRoom) => Poll::Ready(Err("no room for a head, or for streams".into())),
                     }
                 }) => {
                     if let Err(error) = outcome {

@@ -1,22 +1,25 @@
 //! The turns in which connections without a valid key are read.
 //!
-//! A call of 13 bytes takes a thread for some 15 µs, so a thousand connections with 250 calls each
-//! would take all threads for seconds: a turn bounds the time of one connection, and their number
-//! in one round of the threads' queues bounds that of all of them. So a probe, and a caller whose
-//! key is still to be read, wait for some of these turns and not for all connections.
+//! A call of 13 bytes takes a thread for some 15 µs, and the beginning of a connection some 100 µs,
+//! so a thousand connections would take all threads for seconds: a turn bounds the time of one
+//! connection, and their number in one round of the threads' queues bounds that of all of them. So
+//! a probe, and a caller whose key is still to be read, wait for some of these turns and not for all
+//! connections.
 //!
-//! **Bounds.** [`TURN_BYTES`] in a turn: 20 calls, 0.3 ms. [`TURNS`] at one time; they are taken in
-//! the order of the requests. A connection waits for no other one during its first [`FREE_CALLS`]
-//! and [`FREE_BYTES`], which are read in pieces of [`FREE_TURN_BYTES`]: a thousand connections may
-//! begin at one time. **Cost.** Some locks for each turn, which no other thread takes, and none
+//! **Promise.** Addresses take turns, and the connections of an address have them in the order of
+//! their requests. Connections that begin wait for each other and for no other connection.
+//! **Bounds.** [`TURNS`] at one time of [`TURN_BYTES`]: 20 calls, 0.3 ms. While a connection begins,
+//! up to [`FIRST_CALLS`] and [`FIRST_BYTES`], it has one of [`FIRST_TURNS`] of [`FIRST_TURN_BYTES`].
+//! One address has three quarters of the turns at most. **Cost.** Some locks for each turn, and none
 //! once the connection has shown a key.
 
-use std::sync::Arc;
+use std::net::IpAddr;
 use std::task::{Context, Poll, ready};
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use gristmill_core::sharing::permits::{Permit, PermitShare, Permits};
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_util::sync::PollSemaphore;
 
 /// Most bytes that are read in one turn.
 pub(crate) const TURN_BYTES: usize = 256;
@@ -24,22 +27,28 @@ pub(crate) const TURN_BYTES: usize = 256;
 /// Most turns at one time.
 const TURNS: usize = 4;
 
-/// Bytes of a connection that are read without a wait for other connections.
-pub(crate) const FREE_BYTES: usize = 4 << 10;
+/// Most turns at one time of connections that begin.
+const FIRST_TURNS: usize = 8;
 
-/// Most of them that are read at once: the beginning of HTTP/2 and two calls.
-pub(crate) const FREE_TURN_BYTES: usize = 64;
+/// Bytes up to which a connection begins.
+pub(crate) const FIRST_BYTES: usize = 4 << 10;
 
-/// Calls of a connection up to which its bytes are read so.
-const FREE_CALLS: u64 = 2;
+/// Most of them that are read in one turn: the beginning of HTTP/2 and two calls.
+pub(crate) const FIRST_TURN_BYTES: usize = 64;
+
+/// Calls up to which a connection begins.
+const FIRST_CALLS: u64 = 2;
 
 /// The turns of all connections.
-#[derive(Debug, Clone)]
-pub(crate) struct ReadTurns(Arc<Semaphore>);
+#[derive(Debug)]
+pub(crate) struct ReadTurns {
+    first: Permits<IpAddr>,
+    later: Permits<IpAddr>,
+}
 
 impl Default for ReadTurns {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(TURNS)))
+        Self { first: Permits::for_work(FIRST_TURNS), later: Permits::for_work(TURNS) }
     }
 }
 
@@ -49,39 +58,50 @@ pub(crate) struct ReadTurn(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    all: PollSemaphore,
-    held: Option<OwnedSemaphorePermit>,
+    first: Waiting,
+    later: Waiting,
+    held: Option<Permit<IpAddr>>,
+    /// The connection has got its bytes of this turn. HTTP/2 reads again after each call that it
+    /// begins.
+    is_used: bool,
     /// The bytes that were read so far.
     bytes: usize,
 }
 
 impl ReadTurns {
-    /// The turn of a new connection.
-    pub(crate) fn of_connection(&self) -> ReadTurn {
-        let all = PollSemaphore::new(self.0.clone());
-        ReadTurn(Mutex::new(State { all, held: None, bytes: 0 }))
+    /// The turn of a new connection of an address.
+    pub(crate) fn of_connection(&self, address: IpAddr) -> ReadTurn {
+        let first = Waiting::new(self.first.owner_share(&address));
+        let later = Waiting::new(self.later.owner_share(&address));
+        ReadTurn(Mutex::new(State { first, later, held: None, is_used: false, bytes: 0 }))
     }
 }
 
 impl ReadTurn {
     /// Waits for the turn of a connection that has begun so many calls. Returns the most bytes to
-    /// read in it.
+    /// read in it. After a read, the next turn begins after the [end](Self::end) of this one.
     pub(crate) fn poll_begin(&self, calls: u64, context: &mut Context<'_>) -> Poll<usize> {
         let mut state = self.0.lock();
-        let State { all, held, bytes } = &mut *state;
-        if *bytes < FREE_BYTES && calls <= FREE_CALLS {
-            return Poll::Ready(FREE_TURN_BYTES);
+        let State { first, later, held, is_used, bytes } = &mut *state;
+        if *is_used {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
         }
+        let (turns, turn_bytes) = match *bytes < FIRST_BYTES && calls <= FIRST_CALLS {
+            true => (first, FIRST_TURN_BYTES),
+            false => (later, TURN_BYTES),
+        };
         if held.is_none() {
-            *held = ready!(all.poll_acquire(context));
+            *held = Some(ready!(turns.poll(context)));
         }
-        Poll::Ready(TURN_BYTES)
+        Poll::Ready(turn_bytes)
     }
 
     /// So many bytes were read in the turn. Without any, it is another connection's turn.
     pub(crate) fn read(&self, bytes: usize) {
         let mut state = self.0.lock();
         state.bytes += bytes;
+        state.is_used = bytes > 0;
         if bytes == 0 {
             state.held = None;
         }
@@ -89,7 +109,8 @@ impl ReadTurn {
 
     /// Ends the turn, after all tasks that were ready during it.
     pub(crate) fn end(&self) {
-        self.0.lock().held = None;
+        let mut state = self.0.lock();
+        (state.held, state.is_used) = (None, false);
     }
 
     /// Asks for the poll that [ends](Self::end) the turn.
@@ -100,30 +121,83 @@ impl ReadTurn {
     }
 }
 
+/// A connection's place among those that wait for turns of one kind.
+struct Waiting {
+    share: PermitShare<IpAddr>,
+    queued: Option<BoxFuture<'static, Permit<IpAddr>>>,
+}
+
+impl Waiting {
+    fn new(share: PermitShare<IpAddr>) -> Self {
+        Self { share, queued: None }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Permit<IpAddr>> {
+        let Self { share, queued } = self;
+        if queued.is_none()
+            && let Some(permit) = share.try_take(0)
+        {
+            return Poll::Ready(permit);
+        }
+        let permit =
+            ready!(queued.get_or_insert_with(|| share.queue(0).boxed()).poll_unpin(context));
+        *queued = None;
+        Poll::Ready(permit)
+    }
+}
+
+impl std::fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Waiting").field("is_queued", &self.queued.is_some()).finish()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
     use std::task::Waker;
 
     use super::*;
 
+    const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+    /// How many of one address have a turn at one time.
+    const TURNS_OF_ADDRESS: usize = TURNS * 3 / 4;
+
     #[test]
-    fn few_connections_have_a_turn_at_one_time_and_new_ones_do_not_wait() {
+    fn few_connections_of_an_address_have_a_turn_at_one_time_and_new_ones_have_their_own() {
         let turns = ReadTurns::default();
         let context = &mut Context::from_waker(Waker::noop());
-        let busy: Vec<_> = (0..=TURNS).map(|_| turns.of_connection()).collect();
+        let busy: Vec<_> = (0..=TURNS).map(|_| turns.of_connection(ADDRESS)).collect();
         let begun: Vec<_> =
-            busy.iter().map(|turn| turn.poll_begin(FREE_CALLS + 1, context).is_ready()).collect();
-        assert_eq!(begun.iter().filter(|begun| **begun).count(), TURNS);
-        let new = turns.of_connection();
-        assert!(new.poll_begin(FREE_CALLS, context).is_ready());
-        new.read(FREE_BYTES);
-        assert!(new.poll_begin(FREE_CALLS, context).is_pending(), "its free bytes are used up");
+            busy.iter().map(|turn| turn.poll_begin(FIRST_CALLS + 1, context).is_ready()).collect();
+        assert_eq!(begun.iter().filter(|begun| **begun).count(), TURNS_OF_ADDRESS);
+        let other = turns.of_connection(IpAddr::from([192, 0, 2, 2]));
+        assert!(other.poll_begin(FIRST_CALLS + 1, context).is_ready(), "its address has none");
+        other.end();
+        let new = turns.of_connection(ADDRESS);
+        assert!(new.poll_begin(FIRST_CALLS, context).is_ready());
+        new.read(FIRST_BYTES);
+        new.end();
+        assert!(new.poll_begin(FIRST_CALLS, context).is_pending(), "it has begun");
         busy[0].end();
-        assert!(busy[TURNS].poll_begin(FREE_CALLS + 1, context).is_ready(), "it came first");
-        assert!(new.poll_begin(FREE_CALLS, context).is_pending());
-        busy[1].read(0);
-        assert!(new.poll_begin(FREE_CALLS, context).is_ready());
-        drop((busy, new));
-        assert_eq!(turns.0.available_permits(), TURNS);
+        assert!(busy[TURNS_OF_ADDRESS].poll_begin(FIRST_CALLS + 1, context).is_ready());
+        assert!(new.poll_begin(FIRST_CALLS, context).is_pending(), "others came first");
+        drop(busy);
+        assert!(new.poll_begin(FIRST_CALLS, context).is_ready());
+        new.read(0);
+        drop((other, new));
+        assert_eq!((turns.first.taken(), turns.later.taken()), (0, 0));
+    }
+
+    #[test]
+    fn an_address_that_begins_many_connections_leaves_turns_to_the_next() {
+        let turns = ReadTurns::default();
+        let context = &mut Context::from_waker(Waker::noop());
+        let flood: Vec<_> = (0..1_000).map(|_| turns.of_connection(ADDRESS)).collect();
+        let begun = flood.iter().filter(|turn| turn.poll_begin(0, context).is_ready()).count();
+        assert_eq!(begun, FIRST_TURNS * 3 / 4);
+        let other = turns.of_connection(IpAddr::from([192, 0, 2, 2]));
+        assert!(other.poll_begin(0, context).is_ready());
     }
 }

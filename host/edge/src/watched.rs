@@ -29,8 +29,6 @@ pub(super) struct Watched<IO> {
     turn: Option<Arc<ReadTurn>>,
     /// A read has found the end of the client's data.
     has_ended: bool,
-    /// The connection has got its bytes of this turn.
-    had_turn: bool,
     linger: Option<Linger>,
 }
 
@@ -42,8 +40,7 @@ impl<IO> Watched<IO> {
         turn: Option<Arc<ReadTurn>>,
     ) -> Self {
         let client = activity.lock().client.clone();
-        let (has_ended, had_turn) = (false, false);
-        Self { stream, activity, client, account, turn, has_ended, had_turn, linger: None }
+        Self { stream, activity, client, account, turn, has_ended: false, linger: None }
     }
 }
 
@@ -64,7 +61,6 @@ impl<IO: AsyncRead + Unpin> Watched<IO> {
         let bytes = part.filled().len();
         into.advance(bytes);
         turn.read(bytes);
-        self.had_turn = bytes > 0;
         read
     }
 }
@@ -76,10 +72,6 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let has_turns = self.account.as_ref().is_some_and(|account| !account.has_key());
-        if std::mem::take(&mut self.had_turn) && has_turns {
-            context.waker().wake_by_ref();
-            return Poll::Pending;
-        }
         let turn = match has_turns.then(|| self.turn.clone()).flatten() {
             Some(turn) => {
                 let calls = self.activity.lock().calls_begun();
@@ -162,7 +154,7 @@ mod tests {
     use super::*;
     use crate::addresses::{AddressBound, Addresses};
     use crate::call_origin::PeerAddress;
-    use crate::read_turns::{FREE_BYTES, FREE_TURN_BYTES, TURN_BYTES};
+    use crate::read_turns::{FIRST_BYTES, FIRST_TURN_BYTES, TURN_BYTES};
 
     #[derive(Default)]
     struct Wakes(AtomicUsize);
@@ -190,13 +182,17 @@ mod tests {
             let read = Pin::new(&mut stream).poll_read(&mut Context::from_waker(&waker), &mut into);
             read.map(|read| read.map(|()| into.filled().len()).unwrap())
         };
-        for (bytes, turns) in [(FREE_TURN_BYTES, 1), (TURN_BYTES, 2), (TURN_BYTES, 3)] {
+        for (bytes, turns) in [(FIRST_TURN_BYTES, 1), (TURN_BYTES, 2), (TURN_BYTES, 3)] {
             assert_eq!(read(), Poll::Ready(bytes));
-            assert_eq!(read(), Poll::Pending, "the end of turn {turns}");
-            assert_eq!(wakes.0.load(Ordering::Relaxed), turns, "it asks for the next one");
-            turn.read(FREE_BYTES);
+            for reads in 1..3 {
+                assert_eq!(read(), Poll::Pending, "turn {turns} was used");
+                let asked = 2 * (turns - 1) + reads;
+                assert_eq!(wakes.0.load(Ordering::Relaxed), asked, "it asks for the next one");
+            }
+            turn.read(FIRST_BYTES);
+            turn.end();
         }
         account.show_key();
-        assert_eq!(read(), Poll::Ready(2 * TURN_BYTES - FREE_TURN_BYTES));
+        assert_eq!(read(), Poll::Ready(2 * TURN_BYTES - FIRST_TURN_BYTES));
     }
 }

@@ -237,3 +237,29 @@ async fn the_connection_that_holds_the_most_makes_room_and_gets_no_more() {
     assert_eq!(last.status_of(2 * 250 + 1).await, 200);
     while largest.next().await != Event::Closed {}
 }
+
+#[tokio::test]
+async fn a_connection_of_http_2_that_goes_on_after_refusals_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.toml");
+    std::fs::write(&config, "[rate-limits.unauthenticated]\ncalls-per-10s = 1\n").unwrap();
+    let host = TestHost::start_with(&["--config", config.to_str().unwrap()]);
+    let stream = TcpStream::connect(host.address()).await.unwrap();
+    let mut connection = Http2::begin_with(stream, &[(HEADER_TABLE_SIZE, 0)]).await;
+    let mut refused = 0;
+    for call in 0.. {
+        connection.get(2 * call + 1, "/v1/endpoints", &[]).await;
+        match connection.next().await {
+            Event::Status { status: 429, .. } => refused += 1,
+            Event::Status { status, .. } => assert_eq!(status, 401),
+            other => {
+                assert_eq!(other, Event::Closed);
+                break;
+            }
+        }
+    }
+    assert!((16..=17).contains(&refused), "{refused}");
+    let with_key =
+        format!("GET /v1/templates HTTP/1.1\r\nauthorization: Bearer {}", host.admin_key());
+    assert_eq!(call(&host, &with_key).await, 200);
+}
