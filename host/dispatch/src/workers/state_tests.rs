@@ -1,3 +1,6 @@
+//! The rules for the workers of an endpoint, one event after the other: growth, idle times, pauses,
+//! and what each event may change.
+
 use super::*;
 
 const NONE: [u64; 0] = [];

@@ -1,3 +1,5 @@
+//! Exchanges over TLS with a real server: the end of a connection, and certificates.
+
 use gristmill_core::id::{EndpointId, OwnerId};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -1,3 +1,5 @@
+//! Lookups of names: which addresses may be used, and whom a lookup that hangs delays.
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 

@@ -1,3 +1,6 @@
+//! Requests of handlers to a real server on loopback: which hosts are reached, and what is bounded,
+//! counted and passed on.
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,3 +1,6 @@
+//! Instances that handle several jobs: which jobs share one, how long one waits, and what of a job
+//! the next one sees.
+
 use std::time::Duration;
 
 use gristmill_core::id::EndpointId;

@@ -1,3 +1,5 @@
+//! Attempts in real sandboxes: outputs, limits, deadlines, permits, and the handlers' usage.
+
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
