@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tracing::warn;
 use wasmtime::component::Linker;
+use wasmtime::error::Context as _;
 use wasmtime::{
     Config, Enabled, Engine, EngineWeak, InstanceAllocationStrategy, OptLevel,
     PoolingAllocationConfig, WasmBacktraceDetails,
@@ -47,6 +48,9 @@ const STACK_AND_HOST_BYTES: usize = 2 * MIB;
 /// checks (1.2 to 1.8 times faster).
 const MEMORY_RESERVATION_BYTES: u64 = 4 << 30;
 
+/// Address space of a sandbox in the pools of both engines together.
+const JOB_ADDRESSES_GIB: u64 = 2 * (MEMORY_RESERVATION_BYTES >> 30) * limiter::MEMORIES_MAX as u64;
+
 /// Bytes kept resident per memory and table when the kernel can report dirty pages.
 const RESIDENT_BYTES_SCANNED: usize = 512 * KIB;
 
@@ -66,7 +70,8 @@ pub enum Pool {
         /// all of them are rewritten. Not with swap: the scan may miss a page that was swapped out.
         scans: bool,
     },
-    /// No slots: memory is mapped for each job. Slow.
+    /// No slots: memory is mapped for each job. Slow: for a single job, and for new engines whose
+    /// addresses cannot be reserved beside those of the engines that they replace.
     OnDemand,
 }
 
@@ -248,8 +253,8 @@ pub(crate) struct RunEngine {
     pub(crate) checking: Option<Engine>,
 }
 
-/// Both engines, each built at its first use. When swap is enabled, engines whose pools scan are
-/// replaced: see [`Engines::is_outdated`].
+/// Both engines. When swap is enabled, engines whose pools scan are replaced, each at its next use:
+/// see [`Engines::is_outdated`].
 pub(crate) struct Engines {
     running_jobs_max: u32,
     explains_traps: bool,
@@ -270,13 +275,21 @@ impl Current {
     fn new(wanted_pool: Pool) -> Self {
         Self { wanted_pool, fuel: None, epoch: None }
     }
+
+    fn slot(&mut self, metering: Metering) -> &mut Option<Arc<RunEngine>> {
+        match metering {
+            Metering::Fuel => &mut self.fuel,
+            Metering::Epoch => &mut self.epoch,
+        }
+    }
 }
 
 impl Engines {
-    /// Builds the metered engine, which endpoints use by default.
+    /// Builds both engines.
     ///
     /// # Errors
-    /// When no engine can be built, or the ticker's thread cannot be started.
+    /// When an engine cannot be built or its pool not reserved, or the ticker's thread cannot be
+    /// started.
     pub(crate) fn new(
         running_jobs_max: u32,
         wanted_pool: Pool,
@@ -290,7 +303,10 @@ impl Engines {
             current: Mutex::new(Current::new(wanted_pool)),
             ticker: Ticker::start()?,
         };
-        engines.get(Metering::Fuel)?;
+        for metering in [Metering::Fuel, Metering::Epoch] {
+            let built = engines.build(metering, wanted_pool)?;
+            engines.put(&mut engines.current.lock(), built);
+        }
         Ok(engines)
     }
 
@@ -309,17 +325,23 @@ impl Engines {
             // The old engines exist as long as their instances.
             *current = Current::new(Pool::COPIED);
         }
-        let wanted_pool = current.wanted_pool;
-        let slot = match metering {
-            Metering::Fuel => &mut current.fuel,
-            Metering::Epoch => &mut current.epoch,
-        };
-        if let Some(built) = slot {
+        if let Some(built) = current.slot(metering) {
             return Ok(built.clone());
         }
-        let built = Arc::new(self.build(metering, wanted_pool)?);
+        let built = match self.build(metering, current.wanted_pool) {
+            Ok(built) => built,
+            Err(error) => {
+                warn!(error = %format_args!("{error:#}"), "sandboxes are slower from now on: {error:#}");
+                self.build(metering, Pool::OnDemand)?
+            }
+        };
+        Ok(self.put(&mut current, built))
+    }
+
+    /// Makes the engine the one for new instances.
+    fn put(&self, current: &mut Current, built: RunEngine) -> Arc<RunEngine> {
         self.ticker.add(built.engine.weak());
-        Ok(slot.insert(built).clone())
+        current.slot(built.kind.metering).insert(Arc::new(built)).clone()
     }
 
     /// Whether this engine may make no new instances, because its pool scans and swap was enabled
@@ -343,21 +365,19 @@ impl Engines {
         self.current.lock().fuel.as_ref().map_or(Pool::OnDemand, |built| built.pool)
     }
 
-    fn build(&self, metering: Metering, wanted_pool: Pool) -> wasmtime::Result<RunEngine> {
+    /// Builds an engine.
+    ///
+    /// # Errors
+    /// When the machine is not supported, or has too few addresses for the pool.
+    fn build(&self, metering: Metering, pool: Pool) -> wasmtime::Result<RunEngine> {
         let kind = self.kind(metering);
-        let mut pool = wanted_pool;
-        let mut built = Engine::new(&config(kind, pool.strategy(self.running_jobs_max)));
-        if let Err(error) = &built {
-            warn!(
-                error = %format_args!("{error:#}"),
-                "cannot reserve a pool for {} running jobs; sandboxes are allocated on demand, \
-                 which is slower",
-                self.running_jobs_max
-            );
-            pool = Pool::OnDemand;
-            built = Engine::new(&config(kind, pool.strategy(self.running_jobs_max)));
-        }
-        let engine = built?;
+        let jobs = self.running_jobs_max;
+        let engine = Engine::new(&config(kind, pool.strategy(jobs))).with_context(|| {
+            format!(
+                "cannot reserve the addresses of {jobs} sandboxes, {JOB_ADDRESSES_GIB} GiB for each \
+                 (--max-running-jobs; about 2,500 fit on most machines)"
+            )
+        })?;
         let checking = match pool {
             // It reserves the address space of one memory: less than any job.
             Pool::OnDemand => Some(Engine::new(&config(kind, checking_strategy()))?),
@@ -495,11 +515,33 @@ mod tests {
         assert_ne!(fuel.strip_prefix("fuel-"), epoch.strip_prefix("epoch-"));
     }
 
+    /// The pools of three engines for so many sandboxes fit into 128 TiB, and those of four do not.
+    const LARGE: u32 = 2_200;
+
     #[test]
-    fn a_pool_beyond_the_address_space_falls_back_to_none() {
-        let swap = SwapWatch::of_this_machine();
-        let engines = Engines::new(1_000_000, Pool::for_this_machine(), false, swap).unwrap();
-        assert_eq!(engines.pool(), Pool::OnDemand);
+    fn a_pool_beyond_the_address_space_is_refused() {
+        for jobs in [2 * LARGE, 1_000_000] {
+            let swap = SwapWatch::of_this_machine();
+            let refused = Engines::new(jobs, Pool::for_this_machine(), false, swap).unwrap_err();
+            let expected = format!("cannot reserve the addresses of {jobs} sandboxes, 32 GiB");
+            assert!(refused.to_string().contains(&expected), "{refused:#}");
+        }
+    }
+
+    #[test]
+    fn an_engine_whose_pool_does_not_fit_beside_the_one_before_has_none() {
+        if !PoolingAllocationConfig::is_pagemap_scan_available() {
+            println!("skipped: this kernel cannot scan");
+            return;
+        }
+        let swaps = FakeSwaps::none();
+        let swap = swaps.watch();
+        let engines = Engines::new(LARGE, Pool::SCANNED, false, swap.clone()).unwrap();
+        let before = [Metering::Fuel, Metering::Epoch].map(|m| engines.get(m).unwrap());
+        swaps.enable(&swap);
+        assert_eq!(engines.get(Metering::Fuel).unwrap().pool, Pool::COPIED);
+        assert_eq!(engines.get(Metering::Epoch).unwrap().pool, Pool::OnDemand);
+        drop(before);
     }
 
     #[test]
