@@ -1,5 +1,5 @@
-//! The queue of one endpoint: the jobs that calls of handlers wait for, then normal ones, then those
-//! of low priority, each by queue position.
+//! The queue of one endpoint: jobs that calls of handlers wait for, then normal ones, then those of
+//! low priority, each by queue position.
 
 use crate::state::order::Order;
 use crate::state::slab::JobKey;
