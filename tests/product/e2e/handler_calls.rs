@@ -132,16 +132,19 @@ async fn a_job_that_waits_for_another_one_lends_its_place_to_called_jobs_alone()
     let caller = client.submit(&endpoint, input).await;
     client.workers_running(&endpoint, 2).await;
     let other = client.submit(&endpoint, json!({ "op": "echo" })).await;
-    let found = client.get(&client.path(&endpoint, "requests?status=IN_PROGRESS")).await.ok();
-    let is_called = |job: &&Value| job["id"].as_str().is_some_and(|id| id.starts_with("call1-"));
-    let called = found["requests"].as_array().unwrap().iter().find(is_called).unwrap();
-    let called = called["id"].as_str().unwrap();
+    // A claim is visible a moment later.
+    let called = eventually("the called job is listed", async || {
+        let found = client.get(&client.path(&endpoint, "requests?status=IN_PROGRESS")).await.ok();
+        let mut ids = found["requests"].as_array()?.iter().filter_map(|job| job["id"].as_str());
+        ids.find(|id| id.starts_with("call1-")).map(str::to_owned)
+    })
+    .await;
 
     // The called job continues without its caller, and has the only place.
     client.cancel(&endpoint, &caller).await.ok();
     client.workers_running(&endpoint, 1).await;
     assert_eq!(client.status(&endpoint, &other).await.ok()["status"], "IN_QUEUE");
-    client.cancel(&endpoint, called).await.ok();
+    client.cancel(&endpoint, &called).await.ok();
     client.until(&endpoint, &other, "COMPLETED").await;
 }
 
