@@ -309,7 +309,7 @@ impl Context {
     }
 
     /// Submits a job to another endpoint and waits for its output, until shortly before the end of
-    /// this attempt. The attempt keeps its worker and its sandbox meanwhile.
+    /// this attempt. The attempt keeps its sandbox meanwhile.
     ///
     /// # Errors
     /// See [`CallError`].

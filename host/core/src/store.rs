@@ -9,8 +9,8 @@ use crate::job::idempotency::Idempotency;
 use crate::job::listing::{Cursor, JobPage, JobQuery};
 use crate::job::payload::Json;
 use crate::job::record::{
-    Chunk, ChunkPage, ClaimedJob, CompletedJob, Demand, JobCounts, JobRecord, Lease, NewJob,
-    Outcome, StreamPosition,
+    CallStep, Chunk, ChunkPage, ClaimedJob, CompletedJob, Demand, JobCounts, JobRecord, Lease,
+    NewJob, Outcome, StreamPosition,
 };
 use crate::job::retention::HistoryMax;
 use crate::job::state::JobStatus;
@@ -27,8 +27,8 @@ use crate::time::Timestamp;
 /// change is on stable storage. Readers ([`job`](Self::job), [`chunks`](Self::chunks),
 /// [`counts`](Self::counts)) never see a change before that. [`claim`](Self::claim) is ahead of the
 /// disk: a job may be claimed, and run, before its submission is on disk, since a crash would run
-/// it again anyway. So are [`holds_lease`](Self::holds_lease) and [`demand`](Self::demand), which
-/// serve the workers.
+/// it again anyway. So are [`holds_lease`](Self::holds_lease), [`note_call`](Self::note_call) and
+/// [`demand`](Self::demand), which serve the workers.
 ///
 /// **Fences.** Each claim has a number that grows and is never reset, and the
 /// [epoch](crate::job::record::StoreEpoch) of the store that made it. A change with a lease is
@@ -116,6 +116,11 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// Whether the lease is the current one. Like [`claim`](Self::claim) the answer may be ahead of
     /// the disk.
     async fn holds_lease(&self, lease: Lease) -> Result<bool, StoreError>;
+
+    /// Remembers that a call of a handler begins to wait for the end of a job, or waits no more.
+    /// While calls wait for a job, it comes before all jobs of its endpoint for which none waits.
+    /// The job's end and a restart forget its calls; a job that has ended has none.
+    fn note_call(&self, id: JobId, step: CallStep);
 
     /// Returns a running job to the queue; neither a crash nor a retry is counted.
     async fn release(&self, lease: Lease) -> Result<Fenced, StoreError>;

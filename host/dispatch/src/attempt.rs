@@ -36,12 +36,23 @@ use crate::shared::Shared;
 /// this much although neither was set.
 const TTL_SLACK_MS: u64 = 1_000;
 
+/// The place of the attempt's worker among the `workersMax` of its endpoint.
+#[async_trait]
+pub(crate) trait Place: Send + Sync {
+    /// Lends the place to a job that a call waits for.
+    fn lend(&self);
+
+    /// Waits until the worker has a place again.
+    async fn take_again(&self);
+}
+
 /// Runs one claimed job to its end, with the sandbox that was reserved before the claim.
 pub(crate) async fn run(
     shared: &Arc<Shared>,
     deployment: Arc<Deployment>,
     reservation: Reservation,
     job: ClaimedJob,
+    place: Box<dyn Place>,
 ) {
     let lease = job.lease;
     let endpoint = deployment.endpoint.id.clone();
@@ -72,6 +83,7 @@ pub(crate) async fn run(
         shared: shared.clone(),
         lease,
         caller,
+        place,
         trace: trace_id,
         progress: Mutex::default(),
         has_progress: Notify::new(),
@@ -319,6 +331,8 @@ struct Sink {
     lease: Lease,
     /// The attempt, as its handler's calls of other endpoints show it.
     caller: Caller,
+    /// The worker's place, which it lends during such a call.
+    place: Box<dyn Place>,
     /// The trace of the job, for its log lines.
     trace: Option<TraceId>,
     progress: Mutex<Progress>,
@@ -441,7 +455,11 @@ impl HandlerHost for Sink {
     }
 
     async fn call(&self, call: HandlerCall) -> Result<Json, CallError> {
-        self.shared.handler_calls.call(&self.caller, call).await
+        let called = self.shared.handler_calls.begin(&self.caller, call).await?;
+        self.place.lend();
+        let output = called.output().await;
+        self.place.take_again().await;
+        output
     }
 }
 

@@ -9,8 +9,9 @@
 //! decide a job's state, read a payload, or depend on wasmtime. Every worker runs under one
 //! tracker, and a drain waits for it.
 //!
-//! **Bounds.** An endpoint has at most `workersMax` workers, each with one job. The store's write
-//! buffer bounds the results that are being written.
+//! **Bounds.** An endpoint has at most `workersMax` workers, each with one job, beside those whose
+//! jobs wait for jobs that they have called. The store's write buffer bounds the results that are
+//! being written.
 
 mod attempt;
 mod attempt_spans;

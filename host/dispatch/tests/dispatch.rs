@@ -19,6 +19,7 @@ use gristmill_core::deploy::endpoint::{
 };
 use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, SubmissionKind, TemplateId};
+use gristmill_core::job::handler_call::HandlerCall;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::policy::Policy;
 use gristmill_core::job::record::{Chunk, JobRecord, NewJob};
@@ -117,7 +118,25 @@ impl Runtime for ScriptedRuntime {
                 attempt.stop.cancelled().await;
                 AttemptEnd::Stopped
             }
-            other => panic!("no such script: {other}"),
+            call => {
+                let Some(depth) = call.strip_prefix("call ") else { panic!("{call}?") };
+                let next = match depth.parse::<u8>().unwrap() {
+                    1 => "work".to_owned(),
+                    depth => format!("call {}", depth - 1),
+                };
+                let input = Json::from_value(&serde_json::json!({ "do": next }));
+                let call = HandlerCall { endpoint: "e".into(), input, idempotency_key: None };
+                tokio::select! {
+                    output = sink.host().unwrap().call(call) => match output {
+                        Ok(output) => AttemptEnd::Returned(output),
+                        Err(error) => AttemptEnd::Failed {
+                            reason: FailureReason::Handler,
+                            error: format!("{error:?}"),
+                        },
+                    },
+                    () = attempt.stop.cancelled() => AttemptEnd::Stopped,
+                }
+            }
         };
         self.running.fetch_sub(1, Ordering::SeqCst);
         AttemptReport { end, usage: Usage::default() }
@@ -237,6 +256,7 @@ async fn deploy(catalog: &Catalog, scaling: Scaling) {
         idle_timeout: scaling.idle_timeout_s,
         scaler_type,
         scaler_value,
+        call_endpoints: vec![endpoint.id.clone()],
         ..EndpointSettings::default()
     };
     let changes = [CatalogEntry::Template(template), CatalogEntry::Endpoint(endpoint)];
@@ -598,6 +618,37 @@ async fn a_worker_whose_job_was_deleted_stops_waiting_for_a_sandbox() {
     bench.runtime.sandboxes.add_permits(1);
     let next = bench.submit("return", false).await;
     bench.until(next, COMPLETED).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_that_call_each_other_in_chains_end_on_one_worker() {
+    let bench = Bench::with_sandboxes(0, 1, 5).await;
+    let mut jobs = Vec::new();
+    for _ in 0..6 {
+        jobs.push(bench.submit("call 4", false).await);
+    }
+    for job in jobs {
+        bench.until(job, COMPLETED).await;
+    }
+    assert_eq!(bench.runtime.running_max.load(Ordering::SeqCst), 5, "one chain at a time");
+    bench.pass(10_000).await;
+    assert_eq!(bench.dispatcher.counts(&bench.endpoint).running, 0);
+    assert_eq!(bench.runtime.sandboxes.available_permits(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_caller_leaves_its_place_and_its_job_to_others() {
+    let bench = Bench::new(0, 1).await;
+    let caller = bench.submit("call 1", false).await;
+    bench.until(caller, Some(JobStatus::InProgress)).await;
+    let other = bench.submit("wait", false).await;
+    bench.store.cancel(&bench.endpoint, caller).await.unwrap();
+    bench.until(other, Some(JobStatus::InProgress)).await;
+    assert_eq!(bench.dispatcher.counts(&bench.endpoint).running, 1);
+    assert_eq!(bench.store.demand(&bench.endpoint).await.unwrap().called, 0);
+    bench.store.cancel(&bench.endpoint, other).await.unwrap();
+    bench.pass(10_000).await;
+    assert_eq!(bench.store.counts(&bench.endpoint).await.unwrap().in_queue, 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,7 +20,8 @@ use gristmill_core::job::action::{ActionCounts, JobAction, JobActionKind, JobAct
 use gristmill_core::job::filter::JobFilter;
 use gristmill_core::job::listing::Cursor;
 use gristmill_core::job::record::{
-    Demand, Lease, NewJob, Outcome, Part, S3Config, StoreEpoch, TIMED_OUT_ERROR, host_lost_error,
+    CallStep, Demand, Lease, NewJob, Outcome, Part, S3Config, StoreEpoch, TIMED_OUT_ERROR,
+    host_lost_error,
 };
 use gristmill_core::job::retention::{ChosenRetention, HistoryMax, Retention};
 use gristmill_core::job::state::{Claim, JobStatus};
@@ -39,6 +40,7 @@ contract!(
     payloads_survive_to_the_byte,
     an_input_is_kept_as_long_as_its_job_can_run,
     jobs_are_claimed_in_order_and_low_priority_last,
+    a_job_that_a_call_waits_for_is_claimed_first,
     a_claimed_job_carries_what_its_handler_needs,
     each_outcome_is_kept,
     a_stale_lease_changes_nothing,
@@ -160,6 +162,33 @@ async fn jobs_are_claimed_in_order_and_low_priority_last(t: Fixture) {
     assert_eq!(t.claim("a").await.lease.job, urgent);
     assert_eq!(t.claim("a").await.lease.job, later);
     assert!(t.claim_many("a", 5).await.is_empty());
+}
+
+async fn a_job_that_a_call_waits_for_is_claimed_first(t: Fixture) {
+    let first = t.submit("a").await;
+    let called = t.submit_job(low_priority(job("a"))).await;
+    let forgotten = t.submit("a").await;
+    for id in [forgotten, called, called] {
+        t.store.note_call(id, CallStep::Begins);
+    }
+    for id in [forgotten, called] {
+        t.store.note_call(id, CallStep::Ends);
+    }
+    let demand = t.store.demand(&endpoint("a")).await.unwrap();
+    assert_eq!((demand.called, demand.jobs, demand.claimable), (1, 3, 3));
+    let lease = t.claim("a").await.lease;
+    assert_eq!(lease.job, called);
+    // Its call waits until it ends, also when it waits again.
+    let _ = t.store.release(lease).await.unwrap();
+    let lease = t.claim("a").await.lease;
+    assert_eq!(lease.job, called);
+    let _ = t.store.finish(lease, Outcome::TimedOut).await.unwrap();
+    t.store.note_call(called, CallStep::Begins);
+    t.store.retry(&endpoint("a"), called, None).await.unwrap();
+    assert_eq!(t.store.demand(&endpoint("a")).await.unwrap().called, 0, "it had ended");
+    let claimed = t.claim_many("a", 3).await;
+    let ids: Vec<_> = claimed.iter().map(|job| job.lease.job).collect();
+    assert_eq!(ids, [first, forgotten, called]);
 }
 
 async fn a_claimed_job_carries_what_its_handler_needs(t: Fixture) {
@@ -1030,7 +1059,11 @@ async fn each_change_of_a_queue_is_told_with_a_version(t: Fixture) {
     };
     let first = t.submit("a").await;
     check(1, 1).await;
-    t.submit_job(low_priority(job("a"))).await;
+    let low = t.submit_job(low_priority(job("a"))).await;
+    check(1, 2).await;
+    t.store.note_call(low, CallStep::Begins);
+    check(2, 2).await;
+    t.store.note_call(low, CallStep::Ends);
     check(1, 2).await;
     let lease = claim().await;
     check(0, 1).await;

@@ -17,7 +17,7 @@ use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId};
 use gristmill_core::job::filter::{JobFilter, JobSearch};
 use gristmill_core::job::idempotency::{Idempotency, KEY_LIFETIME_MS};
 use gristmill_core::job::listing::JobQuery;
-use gristmill_core::job::record::{Lease, NewJob, Outcome, S3Config};
+use gristmill_core::job::record::{CallStep, Demand, Lease, NewJob, Outcome, S3Config};
 use gristmill_core::job::tags::{Tag, Tags};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, StoreError, StoreFull};
@@ -80,6 +80,10 @@ enum Op {
     },
     Retry {
         job: usize,
+    },
+    Call {
+        job: usize,
+        begins: bool,
     },
     Purge {
         endpoint: usize,
@@ -145,6 +149,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (job.clone(), endpoint.clone())
             .prop_map(|(job, endpoint)| Op::Cancel { job, endpoint }),
         4 => job.clone().prop_map(|job| Op::Retry { job }),
+        3 => (job.clone(), prop::bool::weighted(0.7))
+            .prop_map(|(job, begins)| Op::Call { job, begins }),
         1 => endpoint.clone().prop_map(|endpoint| Op::Purge { endpoint }),
         2 => (job.clone(), endpoint.clone())
             .prop_map(|(job, endpoint)| Op::DeleteEnded { job, endpoint }),
@@ -440,6 +446,12 @@ impl Pair {
             Op::Retry { job } => {
                 let Some((endpoint, id)) = job_at(job) else { return String::new() };
                 format!("{:?}", store.retry(&endpoint, id, None).await)
+            }
+            Op::Call { job, begins } => {
+                let Some((endpoint, id)) = job_at(job) else { return String::new() };
+                store.note_call(id, if begins { CallStep::Begins } else { CallStep::Ends });
+                let demand = store.demand(&endpoint).await.unwrap();
+                format!("{:?}", Demand { version: 0, ..demand })
             }
             Op::Purge { endpoint } => {
                 format!("{:?}", store.purge(&support::endpoint(ENDPOINTS[endpoint])).await)

@@ -101,19 +101,69 @@ async fn handlers_that_call_in_a_circle_end() {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_for_its_own_worker_ends_before_the_deadline() {
+async fn jobs_of_an_endpoint_that_calls_itself_are_completed() {
     let host = shared_host();
     let client = &host.client;
-    let settings = json!({
-        "callEndpoints": ["self-call"], "workersMax": 1, "executionTimeoutMs": 5000,
-    });
+    let settings = json!({ "callEndpoints": ["self-call"], "workersMax": 2 });
     let endpoint = host.deploy(&guests::playground(), "self-call", settings).await;
-    let sentence = error(client, &endpoint, call(&endpoint, &json!({ "op": "echo" }))).await;
+    let input = call(&endpoint, &json!({ "op": "sleep", "ms": 20 }));
+    let mut jobs = Vec::new();
+    for _ in 0..8 {
+        jobs.push(client.submit(&endpoint, input.clone()).await);
+    }
+    for job in jobs {
+        assert_eq!(client.finished(&endpoint, &job).await["status"], "COMPLETED");
+    }
+    let settings = json!({ "callEndpoints": ["chain"], "workersMax": 1 });
+    let chain = host.deploy(&guests::playground(), "chain", settings).await;
+    let input = (0..4).fold(json!({ "op": "echo", "value": 7 }), |next, _| call(&chain, &next));
+    let done = client.finish(&chain, input).await;
+    assert_eq!(done["output"], json!({ "echo": 7 }), "{done}");
+    assert_eq!(client.health(&chain).await["jobs"]["completed"], 5);
+}
+
+#[tokio::test]
+async fn a_job_that_waits_for_another_one_lends_its_place_to_called_jobs_alone() {
+    let host = shared_host();
+    let client = &host.client;
+    let settings = json!({ "callEndpoints": ["lends"], "workersMax": 1 });
+    let endpoint = host.deploy(&guests::playground(), "lends", settings).await;
+    let input = call(&endpoint, &json!({ "op": "sleep_forever" }));
+    let caller = client.submit(&endpoint, input).await;
+    client.workers_running(&endpoint, 2).await;
+    let other = client.submit(&endpoint, json!({ "op": "echo" })).await;
+    // A claim is visible a moment later.
+    let called = eventually("the called job is listed", async || {
+        let found = client.get(&client.path(&endpoint, "requests?status=IN_PROGRESS")).await.ok();
+        let mut ids = found["requests"].as_array()?.iter().filter_map(|job| job["id"].as_str());
+        ids.find(|id| id.starts_with("call1-")).map(str::to_owned)
+    })
+    .await;
+
+    // The called job continues without its caller, and has the only place.
+    client.cancel(&endpoint, &caller).await.ok();
+    client.workers_running(&endpoint, 1).await;
+    assert_eq!(client.status(&endpoint, &other).await.ok()["status"], "IN_QUEUE");
+    client.cancel(&endpoint, &called).await.ok();
+    client.until(&endpoint, &other, "COMPLETED").await;
+}
+
+#[tokio::test]
+async fn a_call_of_a_busy_endpoint_ends_before_the_deadline() {
+    let host = shared_host();
+    let client = &host.client;
+    let busy = host.deploy(&guests::playground(), "is-busy", json!({ "workersMax": 1 })).await;
+    let settings = json!({ "callEndpoints": ["is-busy"], "executionTimeoutMs": 5000 });
+    let caller = host.deploy(&guests::playground(), "calls-busy", settings).await;
+    let running = client.submit(&busy, json!({ "op": "sleep_forever" })).await;
+    client.workers_running(&busy, 1).await;
+    let sentence = error(client, &caller, call(&busy, &json!({ "op": "echo" }))).await;
     assert!(sentence.contains("still waits for a worker"), "{sentence}");
-    assert!(sentence.contains("has at most 1 workers"), "{sentence}");
-    // Its worker is free then, and the called job runs.
+    assert!(sentence.contains("has at most 1 workers that compute"), "{sentence}");
+    // The called job runs once there is a worker.
+    client.cancel(&busy, &running).await.ok();
     eventually("the called job is completed", async || {
-        (client.health(&endpoint).await["jobs"]["completed"] == 1).then_some(())
+        (client.health(&busy).await["jobs"]["completed"] == 1).then_some(())
     })
     .await;
 }

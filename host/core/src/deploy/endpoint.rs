@@ -176,7 +176,7 @@ impl Endpoint {
 pub struct Scaling {
     /// Workers that are kept even when no job waits.
     pub workers_min: u32,
-    /// Most workers at one time; 0: its jobs wait.
+    /// Most workers at one time, beside those whose jobs wait for called ones; 0: its jobs wait.
     pub workers_max: u32,
     /// Whether it has no workers for now, whatever these numbers are.
     pub paused: bool,

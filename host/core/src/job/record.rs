@@ -390,6 +390,29 @@ pub struct Demand {
     pub since: Option<Timestamp>,
     /// Jobs that can be claimed, of any priority.
     pub claimable: u64,
+    /// Those of them that calls of handlers wait for. They are claimed first, and each counts in
+    /// `jobs` too, whatever its priority.
+    pub called: u64,
+}
+
+/// A step of a handler's call, as the called job sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallStep {
+    /// It begins to wait for the end of the job.
+    Begins,
+    /// It waits no more.
+    Ends,
+}
+
+impl CallStep {
+    /// The number of calls that wait, after this step.
+    #[must_use]
+    pub fn count(self, calls: u32) -> u32 {
+        match self {
+            Self::Begins => calls.saturating_add(1),
+            Self::Ends => calls.saturating_sub(1),
+        }
+    }
 }
 
 /// Numbers of an endpoint's jobs by state: now, and since the endpoint was created.

@@ -5,10 +5,10 @@
 //! handlers that call each other in a circle end. It does not depend on its caller: it continues
 //! when the caller is cancelled, ends or runs again.
 //!
-//! A call that waits keeps its caller's worker and sandbox. Calls in a circle can therefore wait
-//! for each other's workers. More callers than the host has sandboxes can also block each other.
-//! Each such call ends shortly before the deadline of its attempt, with an error that names the
-//! job.
+//! A call that waits keeps its caller's sandbox, and lends the caller's place among the workers of
+//! its endpoint to other called jobs. So calls in a circle do not wait for each other's workers.
+//! More callers than the host has sandboxes can block each other. Each such call ends shortly
+//! before the deadline of its attempt, with an error that names the job.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::job::handler_call::{CallError, HandlerCall};
 use crate::job::idempotency::Idempotency;
 use crate::job::payload::Json;
 use crate::job::policy::{PolicyRequest, Strictness};
-use crate::job::record::{JobRecord, TIMED_OUT_ERROR};
+use crate::job::record::{CallStep, JobRecord, TIMED_OUT_ERROR};
 use crate::job::state::JobStatus;
 use crate::jobs::stream::output_of;
 use crate::jobs::submissions::{SubmitError, SubmitMode, SubmitRequest, submit};
@@ -68,28 +68,21 @@ impl HandlerCalls {
         Ok(self.submit_to(caller, call).await?.1)
     }
 
-    /// Submits a job and waits for its output, until shortly before the caller's deadline.
+    /// Submits a job whose output the caller awaits: until the called job is dropped, it comes
+    /// before the other jobs of its endpoint.
     ///
     /// # Errors
-    /// [`CallError`]. The job continues after [`CallError::Timeout`].
-    pub async fn call(&self, caller: &Caller, call: HandlerCall) -> Result<Json, CallError> {
+    /// [`CallError`]; then nothing was stored.
+    pub async fn begin(
+        &self,
+        caller: &Caller,
+        call: HandlerCall,
+    ) -> Result<CalledJob<'_>, CallError> {
         let (target, id) = self.submit_to(caller, call).await?;
-        let endpoint = &target.endpoint.id;
+        self.store.note_call(id, CallStep::Begins);
         let margin = Duration::from_millis(HANDLER_CALL_MARGIN_MS);
-        let until = caller.deadline.checked_sub(margin).unwrap_or(caller.deadline).into();
-        let watch = self.signals.watch(id);
-        let record = loop {
-            let changed = watch.changed();
-            let record = self.store.job(endpoint, id).await.map_err(not_stored)?;
-            let Some(record) = record else { return Err(removed(id)) };
-            if record.status.is_final() {
-                break record;
-            }
-            if tokio::time::timeout_at(until, changed).await.is_err() {
-                return Err(CallError::Timeout(out_of_time(&target, &record)));
-            }
-        };
-        self.result(record).await
+        let until = caller.deadline.checked_sub(margin).unwrap_or(caller.deadline);
+        Ok(CalledJob { calls: self, target, id, until })
     }
 
     async fn submit_to(
@@ -171,6 +164,45 @@ impl HandlerCalls {
     }
 }
 
+/// A job that a handler has called; the handler waits for its output.
+#[derive(Debug)]
+pub struct CalledJob<'a> {
+    calls: &'a HandlerCalls,
+    target: Arc<Deployment>,
+    id: JobId,
+    until: Instant,
+}
+
+impl CalledJob<'_> {
+    /// Waits for the output, until shortly before the caller's deadline.
+    ///
+    /// # Errors
+    /// [`CallError`]. The job continues after [`CallError::Timeout`].
+    pub async fn output(self) -> Result<Json, CallError> {
+        let Self { ref target, id, until, .. } = self;
+        let HandlerCalls { store, signals, .. } = self.calls;
+        let watch = signals.watch(id);
+        let record = loop {
+            let changed = watch.changed();
+            let record = store.job(&target.endpoint.id, id).await.map_err(not_stored)?;
+            let Some(record) = record else { return Err(removed(id)) };
+            if record.status.is_final() {
+                break record;
+            }
+            if tokio::time::timeout_at(until.into(), changed).await.is_err() {
+                return Err(CallError::Timeout(out_of_time(target, &record)));
+            }
+        };
+        self.calls.result(record).await
+    }
+}
+
+impl Drop for CalledJob<'_> {
+    fn drop(&mut self) {
+        self.calls.store.note_call(self.id, CallStep::Ends);
+    }
+}
+
 /// Most characters of a malformed id in an error.
 const SHOWN_CHARS_MAX: usize = 64;
 
@@ -219,7 +251,8 @@ fn out_of_time(target: &Deployment, record: &JobRecord) -> String {
         ),
         JobStatus::InQueue => format!(
             "job `{job}` of endpoint `{id}` still waits for a worker, and this attempt has no time left; \
-             `{id}` has at most {workers_max} workers, and a job that waits for another one keeps its worker"
+             `{id}` has at most {workers_max} workers that compute, and each needs a sandbox, which a job \
+             keeps while it waits for another one"
         ),
         _ => {
             format!("job `{job}` of endpoint `{id}` still runs, and this attempt has no time left")

@@ -5,6 +5,7 @@
 //! store, the catalog or the runtime is called.
 
 mod events;
+mod place;
 mod state;
 mod task;
 
@@ -41,7 +42,7 @@ pub(crate) struct EndpointWorkers {
     endpoint: EndpointId,
     incarnation: EndpointIncarnation,
     state: Mutex<State>,
-    /// Wakes the workers that wait for a sandbox or for their component.
+    /// Wakes the workers that wait for a sandbox, for their component or for a place.
     changed: Notify,
     /// Wakes the timer.
     earlier: Notify,

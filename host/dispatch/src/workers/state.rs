@@ -12,10 +12,17 @@
 //! there is an unserved job and the rules permit a worker. A claim that finds nothing settles the
 //! version that it has seen, and only a newer one starts the next.
 //!
+//! **Calls make progress.** A worker whose job waits for a job that it has called lends its place:
+//! it does not count for `workersMax`. A lent place goes to a job that a call waits for, and to
+//! others only by a race, so that callers do not multiply. When the call is over, the worker takes
+//! the next place, before any other worker claims a job. So it waits only for workers that compute,
+//! never for one that waits for a sandbox, a component or a job.
+//!
 //! **No worker is miscounted.** The phase of each active worker is stored, and the numbers change
 //! only with a phase. An event of a worker that is not active changes nothing.
 //!
-//! **Bounds.** At most `workersMax` workers; fewer only wait for running jobs to end. At most
+//! **Bounds.** At most `workersMax` places; fewer only wait for running jobs to end, and with 0 the
+//! workers whose calls are over go on one after the other. At most
 //! [`WAITING_MAX`] of them wait for a sandbox, however many jobs wait. Of the workers that
 //! `workersMin` keeps without jobs, one is in the list, since it has prepared the component, and
 //! the others are only a number. **Cost.** Some searches in an ordered map of the active workers
@@ -119,6 +126,10 @@ enum Phase {
     Waits,
     /// It has a job.
     Runs,
+    /// Its job waits for a job that it has called. The worker has lent its place.
+    Calls,
+    /// The call is over, and the worker waits for a place.
+    Returns,
 }
 
 #[derive(Debug, Default)]
@@ -127,6 +138,8 @@ struct Phases {
     prepares: u32,
     waits: u32,
     runs: u32,
+    calls: u32,
+    returns: u32,
 }
 
 #[derive(Debug)]
@@ -195,6 +208,10 @@ pub(crate) enum Step {
     FindsNoJob { seen: u64 },
     /// The database of the jobs has not answered.
     FindsNoDatabase,
+    /// Its job begins to wait for a job that it has called.
+    Calls,
+    /// The call is over, or the worker was woken while it waits for a place.
+    Returns,
     /// Its attempt has ended.
     Ends,
     /// Its task has ended without another step.
@@ -225,7 +242,7 @@ pub(crate) enum Next {
     /// It prepares the component, takes a sandbox and claims a job. The demand has the version
     /// `seen`.
     Work { seen: u64 },
-    /// It waits for a sandbox.
+    /// It waits for a sandbox, or for a place.
     Wait,
     /// It runs its job, or continues to prepare.
     Proceed,
@@ -260,6 +277,7 @@ impl State {
     ) -> Actions {
         let mut actions = Actions::default();
         let is_change = event == Event::Changed;
+        let had_place = self.has_place_to_return_to(view);
         let at_most = match event {
             Event::Demand(demand) => self.demand_changed(demand, &mut actions),
             Event::Changed => self.endpoint_changed(view, &mut actions),
@@ -271,6 +289,7 @@ impl State {
             self.prepare(view, &mut actions, &mut name);
         }
         self.fill(at_most, view, &mut actions, name);
+        actions.wakes |= !had_place && self.has_place_to_return_to(view);
         actions.timer = self.set_timer(view);
         actions
     }
@@ -314,25 +333,44 @@ impl State {
     /// The workers by state.
     pub(crate) fn counts(&self, scaling: Scaling) -> WorkerCounts {
         let unhealthy = u32::from(self.unhealthy.is_some());
-        let Phases { prepares, waits, runs, .. } = self.phases;
+        let Phases { prepares, waits, .. } = self.phases;
+        let running = self.running();
         let kept = match self.fault {
             Some(_) => 0,
             None => scaling.workers_min.min(scaling.workers_max),
         };
-        let busy = runs + prepares + waits + unhealthy;
+        let busy = running + prepares + waits + unhealthy;
         WorkerCounts {
             // A worker that has not claimed a job yet is idle too, and so are the kept workers that
             // are only a number.
             idle: u64::from(self.alive().max(kept).saturating_sub(busy)),
             initializing: u64::from(prepares),
-            running: u64::from(runs),
+            running: u64::from(running),
             throttled: u64::from(waits),
             unhealthy: u64::from(unhealthy),
         }
     }
 
     fn active_count(&self) -> u32 {
-        self.starting() + self.phases.runs
+        self.starting() + self.running()
+    }
+
+    /// Active workers that have a job.
+    fn running(&self) -> u32 {
+        let Phases { runs, calls, returns, .. } = self.phases;
+        runs + calls + returns
+    }
+
+    /// Number of workers that have a place, or get the next one.
+    fn places(&self) -> u32 {
+        self.alive() - self.phases.calls
+    }
+
+    /// Whether a worker whose call is over waits, and there is a place for it.
+    fn has_place_to_return_to(&self, view: &View) -> bool {
+        let taken = self.starting() + self.phases.runs;
+        // Running jobs of a paused endpoint end.
+        self.phases.returns > 0 && taken < view.scaling.workers_max.max(1)
     }
 
     /// Active workers that will claim a job.
@@ -419,6 +457,10 @@ impl State {
                 self.set_phase(number, Phase::Starts);
                 actions.next = self.next_round_or_rest(number, view);
             }
+            // A component may take minutes.
+            Step::Prepares if self.phases.returns > 0 && self.is_surplus(view) => {
+                self.leave(number);
+            }
             Step::Prepares => {
                 self.set_phase(number, Phase::Prepares);
                 actions.next = Next::Proceed;
@@ -460,6 +502,25 @@ impl State {
                 actions.next = Next::Proceed;
                 return self.demand_changed(left, actions) + 1;
             }
+            Step::Calls => {
+                if active.phase == Phase::Runs {
+                    self.set_phase(number, Phase::Calls);
+                }
+                actions.next = Next::Proceed;
+                return 1;
+            }
+            Step::Returns => {
+                actions.next = Next::Proceed;
+                if let Phase::Calls | Phase::Returns = active.phase {
+                    // Workers without a job give way.
+                    actions.wakes = active.phase == Phase::Calls;
+                    self.set_phase(number, Phase::Returns);
+                    match self.has_place_to_return_to(view) {
+                        true => self.set_phase(number, Phase::Runs),
+                        false => actions.next = Next::Wait,
+                    }
+                }
+            }
             Step::FindsNoJob { seen } => {
                 self.settle(seen, FULL_PAUSE, view);
                 actions.next = self.next_round_or_rest(number, view);
@@ -488,7 +549,10 @@ impl State {
 
     /// Whether an active worker must end, since it has no right to a job any more.
     fn is_surplus(&self, view: &View) -> bool {
-        self.is_closed || self.alive() > view.scaling.workers_max
+        let workers_max = view.scaling.workers_max;
+        let is_needed = self.demand.called >= self.starting().into();
+        let has_right = self.alive() <= workers_max || is_needed && self.places() <= workers_max;
+        self.is_closed || !has_right
     }
 
     fn next_round(&mut self, number: u64, view: &View) -> Next {
@@ -599,26 +663,36 @@ impl State {
         if self.phases.waits > 0 || self.unserved() == 0 || !self.idle.is_empty() {
             return;
         }
-        let room = view.scaling.workers_max.saturating_sub(self.alive());
+        let room = self.room(view);
         if room == 0 {
             return;
         }
-        let started = self.missing(view).min(self.unserved()).min(left).min(room.into());
+        let started = self.missing(view).min(self.unserved()).min(left).min(room);
         for _ in 0..started {
             self.start(Worker::new(name(), view), actions);
             self.ended_for_room = self.ended_for_room.saturating_sub(1);
         }
     }
 
+    /// The most workers that may start: in the lent places only for jobs that calls wait for.
+    fn room(&self, view: &View) -> u64 {
+        let workers_max = view.scaling.workers_max;
+        let of_any_job = u64::from(workers_max.saturating_sub(self.alive()));
+        let called = self.demand.called.saturating_sub(self.starting().into());
+        of_any_job.max(called).min(workers_max.saturating_sub(self.places()).into())
+    }
+
     /// The workers that the rules permit beside those that are alive, as if each of them had an
-    /// unserved job.
+    /// unserved job. Workers that have lent their places take no job, so the rules do not count
+    /// them.
     fn missing(&mut self, view: &View) -> u64 {
         let Scaling { workers_min, scaler, .. } = view.scaling;
-        let alive = self.alive();
-        let kept = workers_min.saturating_sub(alive).max(self.ended_for_room);
+        let kept = workers_min.saturating_sub(self.alive()).max(self.ended_for_room);
+        let alive = self.places();
         let by_scaler = match scaler {
             Scaler::RequestCount(jobs) => {
-                let all = self.demand.jobs.saturating_add(self.phases.runs.into());
+                let Phases { runs, returns, .. } = self.phases;
+                let all = self.demand.jobs.saturating_add((runs + returns).into());
                 all.div_ceil(jobs.max(1).into()).saturating_sub(alive.into())
             }
             Scaler::QueueDelay(_) if alive == 0 => self.demand.jobs.min(1),
@@ -680,6 +754,8 @@ impl Phases {
             Phase::Prepares => &mut self.prepares,
             Phase::Waits => &mut self.waits,
             Phase::Runs => &mut self.runs,
+            Phase::Calls => &mut self.calls,
+            Phase::Returns => &mut self.returns,
         }
     }
 }

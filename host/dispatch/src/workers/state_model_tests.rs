@@ -1,6 +1,6 @@
 //! The state against a small world with a queue, sandboxes and tasks, in which everything happens
 //! in a random order: notifications come late, twice or overtake each other, tasks pause at each
-//! step, and some are lost.
+//! step, jobs call further ones of the endpoint, and some tasks are lost.
 
 use rand::rngs::StdRng;
 use rand::seq::IteratorRandom as _;
@@ -10,6 +10,9 @@ use super::*;
 
 const SEEDS: u64 = 300;
 const OPERATIONS: usize = 400;
+
+/// Most jobs that a job calls, one after the other.
+const DEPTH_MAX: u8 = 4;
 
 /// More ticks than any pause needs.
 const TICKS_MAX: usize = 1_000;
@@ -36,7 +39,26 @@ enum At {
         seen: u64,
     },
     Runs,
+    /// It has called a job with this number, and the state knows it.
+    Calls {
+        called: u64,
+    },
+    /// The called job has ended, and the state may not know it yet.
+    Returns {
+        is_woken: bool,
+    },
     Ends,
+}
+
+/// A job of the queue.
+#[derive(Debug, Clone, Copy)]
+struct Job {
+    number: u64,
+    is_normal: bool,
+    /// How many jobs call each other above it; 0: no job has called it.
+    depth: u8,
+    /// Whether a job waits for it.
+    is_awaited: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -45,8 +67,8 @@ struct Task {
     has_sandbox: bool,
     /// What the state knows of it.
     phase: Phase,
-    /// Whether the job that it has claimed is a normal one.
-    job: Option<bool>,
+    /// The job that it has claimed.
+    job: Option<Job>,
 }
 
 struct World {
@@ -54,12 +76,14 @@ struct World {
     state: State,
     view: View,
     names: u64,
-    /// The waiting jobs: whether each is a normal one.
-    queue: Vec<bool>,
+    /// The waiting jobs.
+    queue: Vec<Job>,
+    jobs: u64,
     version: u64,
     notifications: Vec<Demand>,
     tasks: BTreeMap<u64, Task>,
     sandboxes: u32,
+    sandboxes_max: u32,
     timer: Option<Times>,
     is_broken: bool,
     is_away: bool,
@@ -77,16 +101,20 @@ impl World {
             scaling: Scaling::default(),
             version: 1,
         };
+        // With many of them, no call may depend on the deadline of another one.
+        let sandboxes_max = if seed.is_multiple_of(2) { 3 } else { 1_000 };
         Self {
             rng: StdRng::seed_from_u64(seed),
             state: State::default(),
             view,
             names: 0,
             queue: Vec::new(),
+            jobs: 0,
             version: 0,
             notifications: Vec::new(),
             tasks: BTreeMap::new(),
-            sandboxes: 3,
+            sandboxes: sandboxes_max,
+            sandboxes_max,
             timer: None,
             is_broken: false,
             is_away: false,
@@ -96,9 +124,10 @@ impl World {
     }
 
     fn demand(&self) -> Demand {
-        let jobs = self.queue.iter().filter(|is_normal| **is_normal).count() as u64;
+        let called = self.queue.iter().filter(|job| job.is_awaited).count() as u64;
+        let jobs = self.queue.iter().filter(|job| job.is_normal).count() as u64;
         let since = (jobs > 0).then_some(Timestamp::from_millis(1_000_000));
-        Demand { version: self.version, jobs, since, claimable: self.queue.len() as u64 }
+        Demand { version: self.version, jobs, since, claimable: self.queue.len() as u64, called }
     }
 
     fn queue_changed(&mut self) {
@@ -123,8 +152,14 @@ impl World {
         if actions.timer != Timer::Unchanged {
             self.timer = self.state.arm(&self.view);
         }
+        let gives_work = matches!(actions.next, Next::Work { .. });
+        if gives_work || !actions.start.is_empty() {
+            let workers_max = self.view.scaling.workers_max;
+            assert!(self.state.places() <= workers_max, "no place is free, or a worker returns");
+            let is_for_call = self.state.demand.called > 0;
+            assert!(is_for_call || self.state.alive() <= workers_max, "workersMax");
+        }
         if !actions.start.is_empty() {
-            assert!(self.state.alive() <= self.view.scaling.workers_max, "workersMax");
             let starting = u64::from(self.state.starting());
             assert!(!is_rise || starting <= self.state.demand.claimable, "one for each job");
         }
@@ -133,7 +168,7 @@ impl World {
 
     fn wake(&mut self) {
         for task in self.tasks.values_mut() {
-            if let At::WaitsForRoom { is_woken } = &mut task.at {
+            if let At::WaitsForRoom { is_woken } | At::Returns { is_woken } = &mut task.at {
                 *is_woken = true;
             }
         }
@@ -144,8 +179,13 @@ impl World {
         let count = |phase| self.tasks.values().filter(|task| task.phase == phase).count();
         let counts = self.state.counts(self.view.scaling);
         let counted = [counts.running, counts.initializing, counts.throttled];
-        let real = [Phase::Runs, Phase::Prepares, Phase::Waits].map(|phase| count(phase) as u64);
-        assert_eq!(counted, real);
+        let running = count(Phase::Runs) + count(Phase::Calls) + count(Phase::Returns);
+        assert_eq!(
+            counted,
+            [running, count(Phase::Prepares), count(Phase::Waits)].map(|n| n as u64)
+        );
+        let lent = u32::try_from(count(Phase::Calls)).unwrap();
+        assert_eq!(self.state.places(), self.state.alive() - lent);
         assert!(self.state.active.keys().eq(self.tasks.keys()));
         assert_eq!(self.state.active_count() as usize, self.tasks.len());
         assert!(counts.throttled <= WAITING_MAX.into());
@@ -200,7 +240,9 @@ impl World {
                     self.free(&mut task);
                     Step::FindsNoDatabase
                 } else {
-                    let first = self.queue.iter().position(|is_normal| *is_normal);
+                    let awaited = self.queue.iter().position(|job| job.is_awaited);
+                    let normal = || self.queue.iter().position(|job| job.is_normal);
+                    let first = awaited.or_else(normal);
                     let first = first.or_else(|| (!self.queue.is_empty()).then_some(0));
                     task.job = first.filter(|_| !self.is_full).map(|at| self.queue.remove(at));
                     // The answer has the new demand, and there is no other notification of it.
@@ -224,10 +266,40 @@ impl World {
             At::WaitsForRoom { is_woken: true } => Step::Waits,
             At::WaitsForRoom { is_woken: false } => return false,
             At::Runs => {
-                self.free(&mut task);
-                task.job = None;
-                task.at = At::Ends;
+                if let Some(Job { depth, .. }) = task.job
+                    && depth < DEPTH_MAX
+                    && self.rng.random_ratio(1, 3)
+                {
+                    let called = self.submit(true, depth + 1, true);
+                    (task.at, task.phase) = (At::Calls { called }, Phase::Calls);
+                    self.tasks.insert(number, task);
+                    assert_eq!(self.apply(Event::Worker(number, Step::Calls)), Next::Proceed);
+                    return true;
+                }
+                self.end(number, task);
+                return true;
+            }
+            At::Calls { called } => {
+                let runs = |task: &Task| task.job.is_some_and(|job| job.number == called);
+                let waits = self.queue.iter().any(|job| job.number == called);
+                if waits || self.tasks.values().any(runs) {
+                    return false;
+                }
+                task.at = At::Returns { is_woken: true };
                 self.tasks.insert(number, task);
+                return true;
+            }
+            At::Returns { is_woken: false } => return false,
+            At::Returns { is_woken: true } => {
+                // A change between the decision and the wait wakes it.
+                (task.at, task.phase) = (At::Returns { is_woken: false }, Phase::Returns);
+                self.tasks.insert(number, task);
+                if self.apply(Event::Worker(number, Step::Returns)) == Next::Proceed {
+                    let taken = self.state.starting() + self.state.phases.runs;
+                    assert!(taken <= self.view.scaling.workers_max.max(1), "no place was free");
+                    (task.at, task.phase) = (At::Runs, Phase::Runs);
+                    self.tasks.insert(number, task);
+                }
                 return true;
             }
         };
@@ -269,6 +341,40 @@ impl World {
         true
     }
 
+    /// The attempt ends, perhaps during a call.
+    fn end(&mut self, number: u64, mut task: Task) {
+        self.free(&mut task);
+        self.forget_call(&task);
+        (task.job, task.at) = (None, At::Ends);
+        self.tasks.insert(number, task);
+    }
+
+    /// No job waits any more for the one that this task has called.
+    fn forget_call(&mut self, task: &Task) {
+        if let At::Calls { called } = task.at
+            && let Some(job) = self.queue.iter_mut().find(|job| job.number == called)
+        {
+            job.is_awaited = false;
+            self.queue_changed();
+        }
+    }
+
+    fn submit(&mut self, is_normal: bool, depth: u8, is_awaited: bool) -> u64 {
+        self.jobs += 1;
+        self.queue.push(Job { number: self.jobs, is_normal, depth, is_awaited });
+        self.queue_changed();
+        self.jobs
+    }
+
+    /// An attempt is stopped while it waits.
+    fn stop_a_call(&mut self) {
+        let waits = |task: &Task| matches!(task.at, At::Calls { .. } | At::Returns { .. });
+        let found = self.tasks.iter().find(|(_, task)| waits(task));
+        if let Some((&number, &task)) = found {
+            self.end(number, task);
+        }
+    }
+
     fn free(&mut self, task: &mut Task) {
         self.sandboxes += u32::from(std::mem::take(&mut task.has_sandbox));
     }
@@ -278,8 +384,12 @@ impl World {
         let Some((&number, &task)) = self.tasks.iter().choose(&mut self.rng) else { return };
         let mut task = task;
         self.free(&mut task);
-        if let Some(is_normal) = task.job {
-            self.queue.insert(0, is_normal);
+        self.forget_call(&task);
+        if let Some(job) = task.job {
+            let is_call =
+                |task: &Task| matches!(task.at, At::Calls { called } if called == job.number);
+            let is_awaited = self.tasks.values().any(is_call);
+            self.queue.insert(0, Job { is_awaited, ..job });
             self.queue_changed();
         }
         self.tasks.remove(&number);
@@ -321,8 +431,7 @@ impl World {
         match self.rng.random_range(0..100) {
             0..22 => {
                 let is_normal = self.rng.random_ratio(4, 5);
-                self.queue.push(is_normal);
-                self.queue_changed();
+                self.submit(is_normal, 0, false);
             }
             22..25 if !self.queue.is_empty() => {
                 let at = self.rng.random_range(0..self.queue.len());
@@ -345,6 +454,7 @@ impl World {
                 self.change_the_endpoint(workers_max);
             }
             97 => self.settle(),
+            98 => self.stop_a_call(),
             _ => {}
         }
     }
@@ -362,9 +472,23 @@ impl World {
                 }
             }
             if !has_moved && self.notifications.is_empty() {
-                return;
+                let returns = |task: &Task| matches!(task.at, At::Returns { .. });
+                assert!(!self.tasks.values().any(returns), "it waits for none that computes");
+                if self.sandboxes > 0 || !self.time_out_a_call() {
+                    return;
+                }
             }
         }
+    }
+
+    /// Calls that have all sandboxes end at the deadline of an attempt.
+    fn time_out_a_call(&mut self) -> bool {
+        let waits = |task: &Task| matches!(task.at, At::Calls { .. });
+        let found = self.tasks.iter().find(|(_, task)| waits(task));
+        let Some((&number, &task)) = found else { return false };
+        self.forget_call(&task);
+        self.tasks.insert(number, Task { at: At::Returns { is_woken: true }, ..task });
+        true
     }
 
     /// With a sound component, a database and a disk, each normal job runs: without the timer, if
@@ -386,7 +510,7 @@ impl World {
         }
         assert_eq!(self.timer, None, "the timer never ends");
         assert_eq!(self.demand().jobs, 0, "{:?}", self.state);
-        assert!(self.tasks.is_empty() && self.sandboxes == 3);
+        assert!(self.tasks.is_empty() && self.sandboxes == self.sandboxes_max);
         self.was_full = false;
         let idle = self.state.alive();
         assert!(idle <= self.view.scaling.workers_min.min(1), "{idle} are idle for ever");

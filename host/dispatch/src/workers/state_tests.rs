@@ -52,7 +52,14 @@ impl Bench {
     fn queue(&mut self, normal: u64, low: u64) {
         let since = (normal > 0).then(|| self.demand.since.unwrap_or(self.view.wall));
         let version = self.demand.version + 1;
-        self.demand = Demand { version, jobs: normal, since, claimable: normal + low };
+        self.demand = Demand { version, jobs: normal, since, claimable: normal + low, called: 0 };
+    }
+
+    /// The queue has so many jobs that calls wait for, and so many other normal ones.
+    fn called(&mut self, called: u64, others: u64) -> Vec<u64> {
+        self.queue(called + others, 0);
+        self.demand.called = called;
+        numbers(&self.apply(Event::Demand(self.demand)))
     }
 
     fn step(&mut self, worker: u64, step: Step) -> Actions {
@@ -108,7 +115,7 @@ fn each_job_starts_a_worker_up_to_the_maximum() {
 #[test]
 fn a_notification_that_is_late_or_repeated_changes_nothing() {
     let mut bench = Bench::new(SCALING);
-    let old = Demand { version: 1, jobs: 5, since: None, claimable: 5 };
+    let old = Demand { version: 1, jobs: 5, claimable: 5, ..Demand::default() };
     assert_eq!(bench.jobs(2, 0).len(), 2);
     bench.jobs(0, 0);
     assert_eq!(bench.state.alive(), 2);
@@ -368,6 +375,108 @@ fn workers_that_ended_for_lack_of_sandboxes_come_back_whatever_the_scaler_says()
     bench.state.ended_for_room = 5;
     bench.jobs(0, 0);
     assert_eq!(bench.jobs(0, 9), NONE, "it was forgotten with the queue");
+}
+
+/// A state with so many workers, all of which have jobs; no other job waits.
+fn busy(scaling: Scaling, workers: u32) -> Bench {
+    let mut bench = Bench::new(scaling);
+    for worker in 1..=workers.into() {
+        assert_eq!(bench.jobs(1, 0), [worker]);
+        bench.claim(worker);
+    }
+    bench
+}
+
+#[test]
+fn a_lent_place_goes_to_a_called_job_and_to_no_other() {
+    for scaler in [Scaler::RequestCount(1), Scaler::RequestCount(4), Scaler::QueueDelay(4)] {
+        let mut bench = busy(Scaling { workers_max: 1, scaler, ..SCALING }, 1);
+        assert_eq!(bench.jobs(9, 0), NONE);
+        assert_eq!(numbers(&bench.step(1, Step::Calls)), NONE);
+        assert_eq!(bench.called(1, 9), [2], "{scaler:?}");
+        assert!(bench.claim(2).is_empty());
+        assert_eq!(bench.counts(), [2, 0, 0, 0, 0], "a lent place is beyond `workersMax`");
+        assert_eq!(bench.called(1, 9), NONE, "its place is taken");
+        assert_eq!(numbers(&bench.step(2, Step::Calls)), [3]);
+        bench.claim(3);
+        assert_eq!(bench.step(3, Step::Ends).next, Next::End, "a place is lent to no caller");
+        assert_eq!(bench.step(2, Step::Returns).next, Next::Proceed);
+        assert_eq!(bench.step(2, Step::Ends).next, Next::End);
+        assert_eq!(bench.step(1, Step::Returns).next, Next::Proceed);
+        assert!(matches!(bench.step(1, Step::Ends).next, Next::Work { .. }));
+    }
+}
+
+#[test]
+fn a_worker_whose_call_is_over_gets_the_next_place() {
+    let mut bench = busy(Scaling { workers_max: 2, ..SCALING }, 2);
+    let _ = bench.step(1, Step::Calls);
+    assert_eq!(bench.called(3, 5), [3]);
+    bench.queue(7, 0);
+    bench.demand.called = 2;
+    let _ = bench.step(3, Step::Begins);
+    assert_eq!(numbers(&bench.step(3, Step::Claims(bench.demand))), NONE);
+    assert_eq!(bench.step(1, Step::Returns).next, Next::Wait, "2 and 3 compute");
+    assert!(!bench.step(1, Step::Returns).wakes);
+    let ended = bench.step(2, Step::Ends);
+    assert_eq!((ended.next, ended.wakes, numbers(&ended)), (Next::End, true, vec![]));
+    assert_eq!(bench.step(1, Step::Returns).next, Next::Proceed);
+    // One that lends its place frees it as well.
+    let _ = bench.step(3, Step::Calls);
+    assert_eq!(bench.counts()[0], 2);
+    assert_eq!(bench.state.places(), 2, "a worker has started for a called job");
+}
+
+#[test]
+fn workers_without_a_job_give_way_to_one_whose_call_is_over() {
+    let mut bench = busy(Scaling { workers_max: 1, ..SCALING }, 1);
+    let _ = bench.step(1, Step::Calls);
+    assert_eq!(bench.called(1, 0), [2]);
+    assert_eq!(find_no_room(&mut bench, 2..=2), [Next::Wait]);
+    let returns = bench.step(1, Step::Returns);
+    assert_eq!((returns.next, returns.wakes), (Next::Wait, true));
+    let waits = bench.step(2, Step::Waits);
+    assert_eq!((waits.next, waits.wakes, numbers(&waits)), (Next::End, true, vec![]));
+    assert_eq!(bench.step(1, Step::Returns).next, Next::Proceed);
+    assert_eq!(numbers(&bench.step(1, Step::Calls)), [3], "the called job still waits");
+    let _ = bench.step(3, Step::Begins);
+    assert_eq!(bench.step(3, Step::Prepares).next, Next::Proceed);
+    assert!(bench.step(1, Step::Returns).wakes);
+    assert_eq!(bench.step(3, Step::Prepares).next, Next::End, "it may take minutes");
+    assert_eq!(bench.step(1, Step::Returns).next, Next::Proceed);
+}
+
+#[test]
+fn an_attempt_that_ends_during_its_call_leaves_nothing() {
+    for steps in [vec![Step::Calls], vec![Step::Calls, Step::Returns]] {
+        for end in [Step::Ends, Step::IsLost] {
+            let mut bench = busy(Scaling { workers_max: 1, ..SCALING }, 1);
+            let _ = bench.step(1, Step::Calls);
+            assert_eq!(bench.called(1, 0), [2]);
+            bench.claim(2);
+            for step in &steps {
+                let _ = bench.step(1, step.clone());
+            }
+            assert_eq!(bench.step(1, end).next, Next::End);
+            assert_eq!((bench.state.places(), bench.state.alive()), (1, 1));
+            assert_eq!(bench.step(1, Step::Returns), Actions::default());
+            assert_eq!(bench.step(2, Step::Ends).next, Next::End);
+        }
+    }
+}
+
+#[test]
+fn workers_of_a_paused_endpoint_return_one_after_the_other() {
+    let mut bench = busy(Scaling { workers_max: 2, ..SCALING }, 2);
+    let _ = [1, 2].map(|worker| bench.step(worker, Step::Calls));
+    bench.view.scaling.workers_max = 0;
+    let _ = bench.apply(Event::Changed);
+    let next = [1, 2].map(|worker| bench.step(worker, Step::Returns).next);
+    assert_eq!(next, [Next::Proceed, Next::Wait]);
+    assert!(bench.step(1, Step::Ends).wakes);
+    assert_eq!(bench.step(2, Step::Returns).next, Next::Proceed);
+    assert_eq!(bench.step(2, Step::Ends).next, Next::End);
+    assert_eq!(bench.state.alive(), 0);
 }
 
 #[test]

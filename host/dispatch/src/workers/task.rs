@@ -16,6 +16,7 @@ use gristmill_core::runtime::{CannotRun, Reservation};
 use gristmill_core::store::StoreError;
 use tracing::warn;
 
+use super::place::WorkerPlace;
 use super::state::{Event, Next, Step, Worker};
 use super::{EndpointWorkers, Starter};
 use crate::attempt;
@@ -141,7 +142,7 @@ impl Task {
 
     /// Makes sure that the component can run, or returns the reason why it cannot. `None` when the
     /// host drains meanwhile: a drain waits for all workers, and the count of a volume's files may
-    /// take minutes.
+    /// take minutes. `None` too when the worker gives way to one whose call is over.
     async fn prepare(&mut self, deployment: &Arc<Deployment>) -> Option<Result<(), CannotRun>> {
         let shared = self.starter.shared.clone();
         let mut preparing = std::pin::pin!(shared.runtime.prepare(deployment));
@@ -149,13 +150,13 @@ impl Task {
         if let Poll::Ready(prepared) = futures::poll!(preparing.as_mut()) {
             return Some(prepared);
         }
-        self.apply(deployment, Step::Prepares);
         let workers = self.workers.clone();
         loop {
             let changed = workers.changed();
             if shared.is_draining() {
                 return None;
             }
+            let Next::Proceed = self.apply(deployment, Step::Prepares) else { return None };
             tokio::select! {
                 biased;
                 prepared = &mut preparing => {
@@ -198,7 +199,8 @@ impl Task {
             drop(reservation);
             attempt::hand_back(self.shared(), &job).await;
         } else {
-            attempt::run(self.shared(), deployment, reservation, job).await;
+            let place = WorkerPlace::new(&self.starter, &self.workers, self.worker.number);
+            attempt::run(self.shared(), deployment, reservation, job, Box::new(place)).await;
         }
     }
 }

@@ -12,7 +12,7 @@ use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::listing::{Cursor, JobPage, JobQuery};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
-    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
+    CallStep, Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
     StreamPosition,
 };
 use gristmill_core::job::retention::HistoryMax;
@@ -116,6 +116,10 @@ impl JobStore for DelayedStore {
     async fn holds_lease(&self, lease: Lease) -> Result<bool, StoreError> {
         let answer = self.store.holds_lease(lease).await;
         self.late(answer).await
+    }
+
+    fn note_call(&self, id: JobId, step: CallStep) {
+        self.store.note_call(id, step);
     }
 
     async fn release(&self, lease: Lease) -> Result<Fenced, StoreError> {

@@ -2,9 +2,9 @@
 //! the disk are added to the job's pending change.
 
 use gristmill_core::billing::usage::{JobUsage, Metered};
-use gristmill_core::id::EndpointId;
+use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::payload::Json;
-use gristmill_core::job::record::{Chunk, Lease, Outcome, RequeueCause, TIMED_OUT_ERROR};
+use gristmill_core::job::record::{CallStep, Chunk, Lease, Outcome, RequeueCause, TIMED_OUT_ERROR};
 use gristmill_core::job::state::{
     Effect, IllegalTransition, JobEvent, JobState, JobStatus, Verdict,
 };
@@ -72,7 +72,7 @@ impl Index {
         job.row.status = state.status();
         match event {
             JobEvent::Claimed { claim } => {
-                endpoint.ready.remove(job.low_priority, job.row.queue_position, key);
+                endpoint.ready.remove(job.rank(), job.row.queue_position, key);
                 job.row.last_claim = claim;
                 job.row.attempt_mut().started_at = Some(now);
             }
@@ -100,6 +100,11 @@ impl Index {
         }
 
         let notice = carry_out(effects, job, key, endpoint, ended, now);
+        if let Some(rare) = &mut job.rare
+            && state.status().is_none_or(JobStatus::is_final)
+        {
+            rare.calls = 0;
+        }
         let disk_usage = DiskUsage::of(job);
         endpoint.disk_usage.remove(usage_before);
         endpoint.disk_usage.add(disk_usage);
@@ -116,6 +121,29 @@ impl Index {
             }
         }
         Ok(notice)
+    }
+
+    /// Counts a call that waits for a job, or waits no more. A job that waits changes its place in
+    /// the queue.
+    pub(crate) fn note_call(&mut self, id: JobId, step: CallStep) {
+        let Some(key) = self.key_of(id) else { return };
+        let Some(job) = self.jobs.get_mut(key) else { return };
+        if job.row.status.is_none_or(JobStatus::is_final) {
+            return;
+        }
+        let rank_before = job.rank();
+        let calls = &mut job.rare_mut().calls;
+        *calls = step.count(*calls);
+        let rank = job.rank();
+        if rank != rank_before
+            && job.row.status == Some(JobStatus::InQueue)
+            && let Some(endpoint) = self.endpoints.get_mut(&job.endpoint)
+        {
+            let position = job.row.queue_position;
+            endpoint.ready.remove(rank_before, position, key);
+            endpoint.ready.insert(rank, position, key);
+            self.queue_changes.add(job.endpoint, &mut endpoint.queue_version);
+        }
     }
 
     /// Removes a job whose time is over.
@@ -364,10 +392,10 @@ fn carry_out(
         match effect {
             Effect::Enqueue => {
                 job.row.attempt_mut().queued_at = Some(now);
-                endpoint.ready.insert(job.low_priority, job.row.queue_position, key);
+                endpoint.ready.insert(job.rank(), job.row.queue_position, key);
                 notice = Some(QueuedNotice { endpoint: endpoint.name.clone(), job: job.id });
             }
-            Effect::Dequeue => endpoint.ready.remove(job.low_priority, job.row.queue_position, key),
+            Effect::Dequeue => endpoint.ready.remove(job.rank(), job.row.queue_position, key),
             Effect::StartRetention => {
                 job.row.attempt_mut().finished_at = Some(now);
                 if let Some(status) = job.row.status

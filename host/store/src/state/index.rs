@@ -688,8 +688,8 @@ impl Index {
     /// Adds the newest job to its queue, to what its owner has, to all indexes, and to the next
     /// batch.
     fn enqueue_new(&mut self, job: Job, urgency: Urgency) {
-        let Job { id, seq, owner, low_priority, endpoint: endpoint_key, .. } = job;
-        let (position, ttl_at) = (job.row.queue_position, job.row.ttl_at);
+        let Job { id, seq, owner, endpoint: endpoint_key, .. } = job;
+        let (rank, position, ttl_at) = (job.rank(), job.row.queue_position, job.row.ttl_at);
         let usage = DiskUsage::of(&job);
         self.owners.account(owner).add(usage.bytes());
         self.owners.add_waiting(owner);
@@ -697,7 +697,7 @@ impl Index {
         let endpoint = self.endpoints.get_mut(&endpoint_key).expect("its queue has been checked");
         let key = self.jobs.insert(job);
         endpoint.disk_usage.add(usage);
-        endpoint.ready.insert(low_priority, position, key);
+        endpoint.ready.insert(rank, position, key);
         self.queue_changes.add(endpoint_key, &mut endpoint.queue_version);
         endpoint.history.insert(seq, key);
         self.ids.insert(id, key, &self.jobs);

@@ -32,6 +32,7 @@ use crate::state::backlog::{Ack, Urgency};
 use crate::state::meters::Bills;
 use crate::state::owners::OwnerKey;
 use crate::state::owners::Owners;
+use crate::state::ready::Rank;
 use crate::state::relay::Sender;
 use crate::state::urls::Url;
 
@@ -200,6 +201,8 @@ pub(crate) struct Rare {
     pub(crate) delivered: Option<Delivered>,
     /// Its position in a distributed trace; written once.
     pub(crate) trace: Option<TraceContext>,
+    /// Calls of handlers that wait for its end; never written, since they end with the process.
+    pub(crate) calls: u32,
 }
 
 impl Rare {
@@ -727,6 +730,15 @@ impl Job {
     /// Its position in a distributed trace.
     pub(crate) fn trace(&self) -> Option<&TraceContext> {
         self.rare.as_ref()?.trace.as_ref()
+    }
+
+    /// Its rank while it waits.
+    pub(crate) fn rank(&self) -> Rank {
+        match &self.rare {
+            Some(rare) if rare.calls > 0 => Rank::Called,
+            _ if self.low_priority => Rank::Low,
+            _ => Rank::Normal,
+        }
     }
 
     /// When it was last queued.

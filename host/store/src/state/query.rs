@@ -65,7 +65,8 @@ impl Index {
         let since = first.map(Job::queued_at);
         let claimable = endpoint.ready.len() as u64;
         let jobs = endpoint.ready.normal_len() as u64;
-        Demand { version: endpoint.queue_version.number, jobs, since, claimable }
+        let called = endpoint.ready.called_len() as u64;
+        Demand { version: endpoint.queue_version.number, jobs, since, claimable, called }
     }
 
     /// The queues that have changed since the last call, for the notifications after the lock is

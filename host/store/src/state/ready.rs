@@ -1,4 +1,5 @@
-//! The queue of one endpoint: normal jobs before low-priority ones, each by queue position.
+//! The queue of one endpoint: jobs that calls of handlers wait for, then normal ones, then those of
+//! low priority, each by queue position.
 
 use crate::state::order::Order;
 use crate::state::slab::JobKey;
@@ -6,48 +7,68 @@ use crate::state::slab::JobKey;
 /// The waiting jobs of one endpoint. About 8 bytes for each; every operation costs a search.
 #[derive(Debug, Default)]
 pub(crate) struct Ready {
+    called: Order,
     normal: Order,
     low: Order,
 }
 
+/// Which jobs are claimed before others, whatever their positions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rank {
+    /// Calls wait for it.
+    Called,
+    Normal,
+    Low,
+}
+
 impl Ready {
     pub(crate) fn len(&self) -> usize {
-        self.normal.len() + self.low.len()
+        self.normal_len() + self.low.len()
     }
 
-    /// Number of jobs that are not low priority.
+    /// Number of jobs that are not low priority, or that calls wait for.
     pub(crate) fn normal_len(&self) -> usize {
-        self.normal.len()
+        self.called.len() + self.normal.len()
     }
 
-    /// The first job that is not low priority.
+    /// Number of jobs that calls wait for.
+    pub(crate) fn called_len(&self) -> usize {
+        self.called.len()
+    }
+
+    /// The first job of the [normal ones](Self::normal_len).
     pub(crate) fn first_normal(&self) -> Option<JobKey> {
-        self.normal.iter().next().map(|(_, key)| key)
+        let (_, key) = self.called.iter().next().or_else(|| self.normal.iter().next())?;
+        Some(key)
     }
 
-    pub(crate) fn insert(&mut self, low_priority: bool, queue_position: u64, key: JobKey) {
-        let is_new = self.queue(low_priority).insert(queue_position, key);
+    pub(crate) fn insert(&mut self, rank: Rank, queue_position: u64, key: JobKey) {
+        let is_new = self.queue(rank).insert(queue_position, key);
         debug_assert!(is_new, "a job waits once");
     }
 
-    pub(crate) fn remove(&mut self, low_priority: bool, queue_position: u64, key: JobKey) {
-        let was_there = self.queue(low_priority).remove(queue_position, key);
+    pub(crate) fn remove(&mut self, rank: Rank, queue_position: u64, key: JobKey) {
+        let was_there = self.queue(rank).remove(queue_position, key);
         debug_assert!(was_there, "a job that waits is in the queue");
     }
 
     /// The job that is claimed next.
     pub(crate) fn first(&self) -> Option<JobKey> {
-        let (_, key) = self.normal.iter().next().or_else(|| self.low.iter().next())?;
-        Some(key)
+        self.first_normal().or_else(|| self.low.iter().next().map(|(_, key)| key))
     }
 
     /// Up to `count_max` jobs with a position before `until`, in the order of their claims.
     pub(crate) fn before(&self, until: u64, count_max: usize) -> Vec<JobKey> {
-        let queues = self.normal.below(until).chain(self.low.below(until));
-        queues.map(|(_, key)| key).take(count_max).collect()
+        let queues = [&self.called, &self.normal, &self.low];
+        let jobs = queues.into_iter().flat_map(|queue| queue.below(until));
+        jobs.map(|(_, key)| key).take(count_max).collect()
     }
 
-    fn queue(&mut self, low_priority: bool) -> &mut Order {
-        if low_priority { &mut self.low } else { &mut self.normal }
+    fn queue(&mut self, rank: Rank) -> &mut Order {
+        match rank {
+            Rank::Called => &mut self.called,
+            Rank::Normal => &mut self.normal,
+            Rank::Low => &mut self.low,
+        }
     }
 }

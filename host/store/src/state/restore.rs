@@ -215,7 +215,7 @@ impl Index {
         self.last_queue_position = self.last_queue_position.max(job.row.queue_position);
         self.visible_jobs += 1;
         let (status, endpoint_key) = (job.row.status, job.endpoint);
-        let (low_priority, position) = (job.low_priority, job.row.queue_position);
+        let (rank, position) = (job.rank(), job.row.queue_position);
         let disk_usage = DiskUsage::of(&job);
         self.owners.account(job.owner).add_existing(disk_usage.bytes());
         self.owners.recount_waiting(job.owner, false, status == Some(JobStatus::InQueue));
@@ -224,7 +224,7 @@ impl Index {
             endpoint.count_status(None, status);
             endpoint.disk_usage.add(disk_usage);
             if status == Some(JobStatus::InQueue) {
-                endpoint.ready.insert(low_priority, position, key);
+                endpoint.ready.insert(rank, position, key);
                 self.queue_changes.add(endpoint_key, &mut endpoint.queue_version);
             }
         }
@@ -242,7 +242,7 @@ impl Index {
             endpoint.count_status(job.row.status, None);
             endpoint.disk_usage.remove(disk_usage);
             if job.row.status == Some(JobStatus::InQueue) {
-                endpoint.ready.remove(job.low_priority, job.row.queue_position, key);
+                endpoint.ready.remove(job.rank(), job.row.queue_position, key);
                 self.queue_changes.add(job.endpoint, &mut endpoint.queue_version);
             }
         }

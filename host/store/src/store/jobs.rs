@@ -12,7 +12,7 @@ use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::listing::{Cursor, JobPage};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
-    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
+    CallStep, Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
     StreamPosition, host_lost_error,
 };
 use gristmill_core::job::retention::HistoryMax;
@@ -239,6 +239,11 @@ impl JobStore for Store {
 
     async fn holds_lease(&self, lease: Lease) -> Result<bool, StoreError> {
         self.shared.change_live(|index, now| index.leased(lease, now).is_some())
+    }
+
+    fn note_call(&self, id: JobId, step: CallStep) {
+        // The calls of a closed store end too.
+        let _ = self.shared.change_live(|index, _| index.note_call(id, step));
     }
 
     async fn release(&self, lease: Lease) -> FencedAnswer {

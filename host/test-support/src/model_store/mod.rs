@@ -19,7 +19,7 @@ use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::listing::{Cursor, JobPage, JobQuery, Positions};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
-    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
+    CallStep, Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
     StreamPosition, TIMED_OUT_ERROR, host_lost_error, queue_limit,
 };
 use gristmill_core::job::retention::HistoryMax;
@@ -90,6 +90,7 @@ impl ModelStore {
         let now = self.clock.now();
         let ids: Vec<_> = state.jobs.keys().copied().collect();
         for id in ids {
+            state.set_calls(id, |_| 0, &mut notifications);
             let Some(job) = state.jobs.get_mut(&id) else { continue };
             job.chunks_delivered = 0;
             let is_running = matches!(job.state, JobState::InProgress { .. });
@@ -206,6 +207,7 @@ impl JobStore for ModelStore {
                 chunks_delivered: 0,
                 past_attempts: Vec::new(),
                 usage: JobUsage::default(),
+                calls: 0,
                 new,
             };
             let id = job.new.id;
@@ -292,6 +294,12 @@ impl JobStore for ModelStore {
 
     async fn holds_lease(&self, lease: Lease) -> Result<bool, StoreError> {
         self.change(|state, now, _| state.leased(lease, now).is_some())
+    }
+
+    fn note_call(&self, id: JobId, step: CallStep) {
+        let count = |calls| step.count(calls);
+        // The calls of a closed store end too.
+        let _ = self.change(|state, _, notifications| state.set_calls(id, count, notifications));
     }
 
     async fn release(&self, lease: Lease) -> Result<Fenced, StoreError> {

@@ -36,8 +36,8 @@ pub(super) struct State {
     /// How often the store was restarted.
     pub(super) restarts: u32,
     pub(super) jobs: BTreeMap<JobId, ModelJob>,
-    /// Waiting jobs: normal before low priority, then by queue position.
-    pub(super) ready: BTreeMap<(EndpointId, bool, u64), JobId>,
+    /// Waiting jobs by rank, then by queue position.
+    pub(super) ready: BTreeMap<(EndpointId, Rank, u64), JobId>,
     /// Changes of all queues.
     pub(super) queue_changes: u64,
     /// The number of the last change of each endpoint's queue.
@@ -54,9 +54,20 @@ pub(super) struct State {
     pub(super) actions: BTreeMap<JobActionId, JobAction>,
 }
 
+/// Which jobs are claimed before others, whatever their positions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    /// Calls wait for it.
+    Called,
+    Normal,
+    Low,
+}
+
 #[derive(Debug)]
 pub(super) struct ModelJob {
     pub(super) new: NewJob,
+    /// Calls that wait for its end.
+    pub(super) calls: u32,
     /// Grows from submission to submission.
     pub(super) seq: u64,
     pub(super) state: JobState,
@@ -107,8 +118,16 @@ impl ModelJob {
         self.result_bytes() + input
     }
 
-    pub(super) fn ready_key(&self) -> (EndpointId, bool, u64) {
-        (self.new.endpoint.clone(), self.new.policy.low_priority, self.queue_position)
+    fn rank(&self) -> Rank {
+        match self.new.policy.low_priority {
+            _ if self.calls > 0 => Rank::Called,
+            true => Rank::Low,
+            false => Rank::Normal,
+        }
+    }
+
+    pub(super) fn ready_key(&self) -> (EndpointId, Rank, u64) {
+        (self.new.endpoint.clone(), self.rank(), self.queue_position)
     }
 
     pub(super) fn record(&self, status: JobStatus) -> JobRecord {
@@ -161,8 +180,8 @@ pub(super) struct Notifications {
 }
 
 /// The queue positions of an endpoint's jobs that wait.
-pub(super) fn all_of(endpoint: &EndpointId) -> RangeInclusive<(EndpointId, bool, u64)> {
-    (endpoint.clone(), false, 0)..=(endpoint.clone(), true, u64::MAX)
+pub(super) fn all_of(endpoint: &EndpointId) -> RangeInclusive<(EndpointId, Rank, u64)> {
+    (endpoint.clone(), Rank::Called, 0)..=(endpoint.clone(), Rank::Low, u64::MAX)
 }
 
 impl State {
@@ -190,13 +209,34 @@ impl State {
         let waits =
             |job: &&ModelJob| job.new.endpoint == *endpoint && job.state == JobState::InQueue;
         let waiting = || self.jobs.values().filter(waits);
-        let normal = || waiting().filter(|job| !job.new.policy.low_priority);
-        let first = normal().min_by_key(|job| job.queue_position);
+        let normal = || waiting().filter(|job| job.rank() != Rank::Low);
+        let first = normal().min_by_key(|job| job.ready_key());
         Demand {
             version: self.queue_versions.get(endpoint).copied().unwrap_or_default(),
             jobs: normal().count() as u64,
             since: first.map(|job| job.queued_at),
             claimable: waiting().count() as u64,
+            called: waiting().filter(|job| job.rank() == Rank::Called).count() as u64,
+        }
+    }
+
+    /// Sets the number of calls that wait for a job.
+    pub(super) fn set_calls(
+        &mut self,
+        id: JobId,
+        calls: impl FnOnce(u32) -> u32,
+        notifications: &mut Notifications,
+    ) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        if job.state.status().is_none_or(JobStatus::is_final) {
+            return;
+        }
+        let key_before = job.ready_key();
+        job.calls = calls(job.calls);
+        let (key, endpoint) = (job.ready_key(), job.new.endpoint.clone());
+        if key != key_before && self.ready.remove(&key_before).is_some() {
+            self.ready.insert(key, id);
+            self.change_queue(&endpoint, notifications);
         }
     }
 
@@ -312,6 +352,9 @@ impl State {
                 Effect::WakeWaiters => notifications.changed.push(id),
             }
         }
+        if state.status().is_none_or(JobStatus::is_final) {
+            job.calls = 0;
+        }
         let endpoint = (waited != (state == JobState::InQueue)).then(|| job.new.endpoint.clone());
         if is_gone {
             self.jobs.remove(&id);
@@ -361,8 +404,7 @@ impl State {
     ) -> Option<ClaimedJob> {
         let epoch = self.epoch();
         loop {
-            let range = (endpoint.clone(), false, 0)..=(endpoint.clone(), true, u64::MAX);
-            let (_, &id) = self.ready.range(range).next()?;
+            let (_, &id) = self.ready.range(all_of(endpoint)).next()?;
             let job = self.jobs.get_mut(&id)?;
             if job.purge_at() <= now {
                 self.apply(id, JobEvent::TtlElapsed, now, notifications);

@@ -54,7 +54,8 @@ settings! {
         /// it is set below. For all endpoints of an owner together at most `serve
         /// --max-running-jobs`.
         workers_min: u32, WORKERS_MIN = Bounds { min: 0, default: 0, max: 1_000 };
-        /// Most workers at one time; 0: its jobs wait, as with `paused`, which keeps this number.
+        /// Most workers at one time, beside those whose jobs wait for called ones; 0: its jobs
+        /// wait, as with `paused`, which keeps this number.
         // A worker costs nothing while it waits, and a sandbox starts in microseconds, so the
         // default is generous.
         workers_max: u32, WORKERS_MAX = Bounds { min: 0, default: 16, max: 1_000 };

@@ -29,7 +29,8 @@ pub struct JobsReport {
     pub retried: u64,
 }
 
-/// Workers by state.
+/// Workers by state. Of those that run, the ones whose jobs wait for called ones are beyond
+/// `workersMax`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WorkersReport {
