@@ -205,8 +205,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Http2<IO> {
         }
     }
 
-    /// Opens this many streams from `first` on, and resets each at once. The host may close before it
-    /// has read all of them.
+    /// Opens this many streams from `first` on, and resets each at once. The host may close before
+    /// it has read all of them.
     pub async fn flood_with_resets(&mut self, first: u32, streams: u32) {
         let mut bytes = vec![];
         for stream in (first..first + 2 * streams).step_by(2) {

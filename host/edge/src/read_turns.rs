@@ -1,17 +1,17 @@
 //! The turns in which connections without a valid key are read.
 //!
 //! A call of 13 bytes takes a thread for some 15 µs, and the beginning of a connection some 100 µs,
-//! so a thousand connections would take all threads for seconds: a turn bounds the time of one
+//! so a thousand connections would take all threads for seconds. A turn bounds the time of one
 //! connection, and their number in one round of the threads' queues bounds that of all of them. So
-//! a probe, and a caller whose key is still to be read, wait for some of these turns and not for all
-//! connections.
+//! a probe, and a caller whose key is still to be read, wait for some of these turns and not for
+//! all connections.
 //!
 //! **Promise.** Addresses take turns, and the connections of an address have them in the order of
 //! their requests. Connections that begin wait for each other and for no other connection.
-//! **Bounds.** [`TURNS`] at one time of [`TURN_BYTES`]: 20 calls, 0.3 ms. While a connection begins,
-//! up to [`FIRST_CALLS`] and [`FIRST_BYTES`], it has one of [`FIRST_TURNS`] of [`FIRST_TURN_BYTES`].
-//! One address has three quarters of the turns at most. **Cost.** Some locks for each turn, and none
-//! once the connection has shown a key.
+//! **Bounds.** [`TURNS`] at one time of [`TURN_BYTES`]: 20 calls, 0.3 ms. While a connection
+//! begins, up to [`FIRST_CALLS`] and [`FIRST_BYTES`], it has one of [`FIRST_TURNS`] of
+//! [`FIRST_TURN_BYTES`]. One address has three quarters of the turns at most.
+//! **Cost.** Some locks for each turn, and none once the connection has shown a key.
 
 use std::net::IpAddr;
 use std::task::{Context, Poll, ready};
