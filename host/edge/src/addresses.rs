@@ -140,6 +140,8 @@ pub struct Account {
     has_key: AtomicBool,
     /// The bytes of calls that have ended since the connection was [flushed](Self::flushed).
     unsent: AtomicUsize,
+    /// The connection's turn among those of all.
+    turn: ReadTurn,
     /// Fires when the connection must be closed for others.
     pub closing: CancellationToken,
 }
@@ -175,7 +177,8 @@ impl Addresses {
         let connection = Connection { bytes, head_bytes, buffer_bytes, closing: closing.clone() };
         held.change(address, |of| of.put(number, connection));
         let (has_key, unsent) = (AtomicBool::new(false), AtomicUsize::new(0));
-        Arc::new(Account { addresses: self.clone(), address, number, has_key, unsent, closing })
+        let (addresses, turn) = (self.clone(), self.turns.of_connection(address));
+        Arc::new(Account { addresses, address, number, has_key, unsent, turn, closing })
     }
 
     fn is_bounded(&self, address: IpAddr) -> bool {
@@ -292,9 +295,9 @@ impl Held {
 }
 
 impl Account {
-    /// The turns of the connection among those of all.
-    pub(crate) fn turn(&self) -> ReadTurn {
-        self.addresses.turns.of_connection(self.address)
+    /// The turn in which the connection is read.
+    pub(crate) fn turn(&self) -> &ReadTurn {
+        &self.turn
     }
 
     /// Counts something that the connection makes the host keep for a caller without a valid key.
@@ -309,6 +312,7 @@ impl Account {
 
     /// A call has had a valid key: the connection counts no more.
     pub(crate) fn show_key(&self) {
+        self.turn.show_key();
         if self.has_key() {
             return;
         }

@@ -39,6 +39,7 @@ use crate::call_origin::{CallOrigin, PeerAddress};
 use crate::connection_shares::ConnectionAuth;
 use crate::interrupts::Rarely;
 use crate::protocol::{CallExecutor, FIELDS_MAX, http};
+use crate::read_turns::ReadTurn;
 use crate::response_budget::{AnswerOwner, OverBudget, ResponseBudget, is_large};
 use crate::unauthenticated::{Buffers, counted, head_bytes};
 use crate::unread::{RequestBody, Unread};
@@ -173,8 +174,7 @@ impl<A: Answerer> Server<A> {
             }
         });
         let replaced = account.as_ref().map(|account| account.closing.clone()).unwrap_or_default();
-        let turn = account.as_ref().map(|account| Arc::new(account.turn()));
-        let watched = Watched::new(stream, activity.clone(), account.clone(), turn.clone());
+        let watched = Watched::new(stream, activity.clone(), account.clone());
         let stream = TokioIo::new(watched);
         let http = http(CallExecutor::new(connection_auth.clone()));
         let mut connection = pin!(http.serve_connection(stream, service));
@@ -187,15 +187,15 @@ impl<A: Answerer> Server<A> {
             let interrupt = tokio::select! {
                 biased;
                 outcome = poll_fn(|context| {
-                    let has_key = || account.as_ref().is_none_or(|account| account.has_key());
-                    let turn = turn.as_ref().filter(|_| !has_key());
-                    turn.inspect(|turn| turn.end());
+                    let turn = account.as_deref().map(Account::turn);
+                    let in_turns = || turn.filter(|turn| turn.is_needed());
+                    let before = in_turns().inspect(|turn| turn.end());
                     let outcome = connection.as_mut().poll(context);
-                    turn.inspect(|turn| match has_key() {
-                        true => turn.end(),
-                        false => turn.ends_later(context),
-                    });
-                    if outcome.is_ready() || has_key() {
+                    match in_turns() {
+                        Some(turn) => turn.ends_later(context),
+                        None => before.into_iter().for_each(ReadTurn::end),
+                    }
+                    if outcome.is_ready() || account.as_ref().is_none_or(|of| of.has_key()) {
                         return outcome;
                     }
                     if activity.lock().is_refused() {

@@ -11,9 +11,12 @@
 //! **Bounds.** [`TURNS`] at one time of [`TURN_BYTES`]: 20 calls, 0.3 ms. While a connection
 //! begins, up to [`FIRST_CALLS`] and [`FIRST_BYTES`], it has one of [`FIRST_TURNS`] of
 //! [`FIRST_TURN_BYTES`]. One address has three quarters of the turns at most.
-//! **Cost.** Some locks for each turn, and none once the connection has shown a key.
+//! A call with a valid key frees its connection from turns until it ends, and for
+//! [`FREE_BYTES`] more: frames that are no call cost a thread as much, and a key may be revoked.
+//! **Cost.** Some locks for each turn, and none while the connection is free.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use futures::FutureExt as _;
@@ -39,6 +42,9 @@ pub(crate) const FIRST_TURN_BYTES: usize = 64;
 /// Calls up to which a connection begins.
 const FIRST_CALLS: u64 = 2;
 
+/// Bytes that are read without a turn after a call with a valid key: more than the largest head.
+pub(crate) const FREE_BYTES: usize = 128 << 10;
+
 /// The turns of all connections.
 #[derive(Debug)]
 pub(crate) struct ReadTurns {
@@ -54,7 +60,11 @@ impl Default for ReadTurns {
 
 /// The turn of one connection, which is dropped with the connection.
 #[derive(Debug)]
-pub(crate) struct ReadTurn(Mutex<State>);
+pub(crate) struct ReadTurn {
+    state: Mutex<State>,
+    /// The bytes that may be read without a turn.
+    free_bytes: AtomicUsize,
+}
 
 #[derive(Debug)]
 struct State {
@@ -73,15 +83,32 @@ impl ReadTurns {
     pub(crate) fn of_connection(&self, address: IpAddr) -> ReadTurn {
         let first = Waiting::new(self.first.owner_share(&address));
         let later = Waiting::new(self.later.owner_share(&address));
-        ReadTurn(Mutex::new(State { first, later, held: None, is_used: false, bytes: 0 }))
+        let state = State { first, later, held: None, is_used: false, bytes: 0 };
+        ReadTurn { state: Mutex::new(state), free_bytes: AtomicUsize::new(0) }
     }
 }
 
 impl ReadTurn {
+    /// Whether bytes are read in turns now.
+    pub(crate) fn is_needed(&self) -> bool {
+        self.free_bytes.load(Ordering::Relaxed) == 0
+    }
+
+    /// A call has had a valid key.
+    pub(crate) fn show_key(&self) {
+        self.free_bytes.store(FREE_BYTES, Ordering::Relaxed);
+    }
+
+    /// So many bytes were read without a turn, and without a call in progress.
+    pub(crate) fn read_freely(&self, bytes: usize) {
+        let left = self.free_bytes.load(Ordering::Relaxed).saturating_sub(bytes);
+        self.free_bytes.store(left, Ordering::Relaxed);
+    }
+
     /// Waits for the turn of a connection that has begun so many calls. Returns the most bytes to
     /// read in it. After a read, the next turn begins after the [end](Self::end) of this one.
     pub(crate) fn poll_begin(&self, calls: u64, context: &mut Context<'_>) -> Poll<usize> {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let State { first, later, held, is_used, bytes } = &mut *state;
         if *is_used {
             context.waker().wake_by_ref();
@@ -99,7 +126,7 @@ impl ReadTurn {
 
     /// So many bytes were read in the turn. Without any, it is another connection's turn.
     pub(crate) fn read(&self, bytes: usize) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.bytes += bytes;
         state.is_used = bytes > 0;
         if bytes == 0 {
@@ -109,13 +136,13 @@ impl ReadTurn {
 
     /// Ends the turn, after all tasks that were ready during it.
     pub(crate) fn end(&self) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         (state.held, state.is_used) = (None, false);
     }
 
     /// Asks for the poll that [ends](Self::end) the turn.
     pub(crate) fn ends_later(&self, context: &Context<'_>) {
-        if self.0.lock().held.is_some() {
+        if self.state.lock().held.is_some() {
             context.waker().wake_by_ref();
         }
     }

@@ -16,7 +16,6 @@ use crate::activity::Activity;
 use crate::addresses::Account;
 use crate::half_close::ClientSide;
 use crate::linger::Linger;
-use crate::read_turns::ReadTurn;
 
 /// A stream that records the arrival of bytes, and lingers at its end if the client may still be
 /// sending.
@@ -25,8 +24,6 @@ pub(super) struct Watched<IO> {
     activity: Arc<Mutex<Activity>>,
     client: Arc<ClientSide>,
     account: Option<Arc<Account>>,
-    /// There is one beside an account.
-    turn: Option<Arc<ReadTurn>>,
     /// A read has found the end of the client's data.
     has_ended: bool,
     linger: Option<Linger>,
@@ -37,10 +34,9 @@ impl<IO> Watched<IO> {
         stream: IO,
         activity: Arc<Mutex<Activity>>,
         account: Option<Arc<Account>>,
-        turn: Option<Arc<ReadTurn>>,
     ) -> Self {
         let client = activity.lock().client.clone();
-        Self { stream, activity, client, account, turn, has_ended: false, linger: None }
+        Self { stream, activity, client, account, has_ended: false, linger: None }
     }
 }
 
@@ -50,9 +46,9 @@ impl<IO: AsyncRead + Unpin> Watched<IO> {
         &mut self,
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
-        turn: Option<(Arc<ReadTurn>, usize)>,
+        turn_bytes: Option<usize>,
     ) -> Poll<io::Result<()>> {
-        let Some((turn, turn_bytes)) = turn else {
+        let (Some(turn_bytes), Some(account)) = (turn_bytes, &self.account) else {
             return Pin::new(&mut self.stream).poll_read(context, into);
         };
         let bytes = into.remaining().min(turn_bytes);
@@ -60,7 +56,7 @@ impl<IO: AsyncRead + Unpin> Watched<IO> {
         let read = Pin::new(&mut self.stream).poll_read(context, &mut part);
         let bytes = part.filled().len();
         into.advance(bytes);
-        turn.read(bytes);
+        account.turn().read(bytes);
         read
     }
 }
@@ -71,23 +67,30 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let has_turns = self.account.as_ref().is_some_and(|account| !account.has_key());
-        let turn = match has_turns.then(|| self.turn.clone()).flatten() {
+        let turn = self.account.as_deref().map(Account::turn);
+        let turn_bytes = match turn.filter(|turn| turn.is_needed()) {
             Some(turn) => {
                 let calls = self.activity.lock().calls_begun();
-                let bytes = ready!(turn.poll_begin(calls, context));
-                Some((turn, bytes))
+                Some(ready!(turn.poll_begin(calls, context)))
             }
             None => None,
         };
         let before = into.filled().len();
         let read = match self.has_ended {
             true => Poll::Ready(Ok(())),
-            false => self.poll_stream(context, into, turn),
+            false => self.poll_stream(context, into, turn_bytes),
         };
         match read {
             Poll::Ready(Ok(())) if into.filled().len() > before => {
-                self.activity.lock().came(into.filled().get(before..).unwrap_or_default());
+                let came = into.filled().get(before..).unwrap_or_default();
+                let mut activity = self.activity.lock();
+                activity.came(came);
+                if let Some(account) = &self.account
+                    && activity.calls == 0
+                {
+                    account.turn().read_freely(came.len());
+                }
+                drop(activity);
                 self.client.bytes_came();
             }
             Poll::Ready(Ok(())) if into.remaining() > 0 => {
@@ -154,7 +157,7 @@ mod tests {
     use super::*;
     use crate::addresses::{AddressBound, Addresses};
     use crate::call_origin::PeerAddress;
-    use crate::read_turns::{FIRST_BYTES, FIRST_TURN_BYTES, TURN_BYTES};
+    use crate::read_turns::{FIRST_BYTES, FIRST_TURN_BYTES, FREE_BYTES, TURN_BYTES};
 
     #[derive(Default)]
     struct Wakes(AtomicUsize);
@@ -166,18 +169,16 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_without_a_key_gets_few_bytes_in_a_turn() {
+    fn a_connection_gets_few_bytes_in_a_turn_without_a_key_and_long_after_its_last_call() {
         let bound = AddressBound { connections_max: 9, is_for_loopback: true };
         let account = Addresses::new(bound, 1 << 20).admit(PeerAddress([192, 0, 2, 1].into()));
-        let sent = vec![b'x'; 4 * TURN_BYTES];
+        let sent = vec![b'x'; FIRST_TURN_BYTES + 3 * TURN_BYTES + FREE_BYTES];
         let activity = Arc::new(Mutex::new(Activity::new()));
-        let turn = Arc::new(account.turn());
-        let mut stream =
-            Watched::new(&sent[..], activity, Some(account.clone()), Some(turn.clone()));
+        let mut stream = Watched::new(&sent[..], activity, Some(account.clone()));
         let wakes = Arc::new(Wakes::default());
         let waker = Waker::from(wakes.clone());
         let mut read = || {
-            let mut space = vec![0; 8 * TURN_BYTES];
+            let mut space = vec![0; FREE_BYTES];
             let mut into = ReadBuf::new(&mut space);
             let read = Pin::new(&mut stream).poll_read(&mut Context::from_waker(&waker), &mut into);
             read.map(|read| read.map(|()| into.filled().len()).unwrap())
@@ -189,10 +190,11 @@ mod tests {
                 let asked = 2 * (turns - 1) + reads;
                 assert_eq!(wakes.0.load(Ordering::Relaxed), asked, "it asks for the next one");
             }
-            turn.read(FIRST_BYTES);
-            turn.end();
+            account.turn().read(FIRST_BYTES);
+            account.turn().end();
         }
         account.show_key();
-        assert_eq!(read(), Poll::Ready(2 * TURN_BYTES - FIRST_TURN_BYTES));
+        assert_eq!(read(), Poll::Ready(FREE_BYTES));
+        assert_eq!(read(), Poll::Ready(TURN_BYTES), "frames that are no call have used it up");
     }
 }
