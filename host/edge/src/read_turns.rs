@@ -17,7 +17,7 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -66,10 +66,13 @@ pub(crate) struct ReadTurn {
     free_bytes: AtomicUsize,
 }
 
-#[derive(Debug)]
 struct State {
-    first: Waiting,
-    later: Waiting,
+    first: PermitShare<IpAddr>,
+    later: PermitShare<IpAddr>,
+    /// The place among those that wait, with the connection's waker.
+    queued: Option<Queued>,
+    /// The connection has asked for a turn since the end of the last one.
+    has_asked: bool,
     held: Option<Permit<IpAddr>>,
     /// The connection has got its bytes of this turn. HTTP/2 reads again after each call that it
     /// begins.
@@ -78,12 +81,19 @@ struct State {
     bytes: usize,
 }
 
+/// A place among those that wait for turns of one kind.
+struct Queued {
+    is_first: bool,
+    permit: BoxFuture<'static, Permit<IpAddr>>,
+    waker: Waker,
+}
+
 impl ReadTurns {
     /// The turn of a new connection of an address.
     pub(crate) fn of_connection(&self, address: IpAddr) -> ReadTurn {
-        let first = Waiting::new(self.first.owner_share(&address));
-        let later = Waiting::new(self.later.owner_share(&address));
-        let state = State { first, later, held: None, is_used: false, bytes: 0 };
+        let (first, later) = (self.first.owner_share(&address), self.later.owner_share(&address));
+        let (has_asked, is_used) = (false, false);
+        let state = State { first, later, queued: None, has_asked, held: None, is_used, bytes: 0 };
         ReadTurn { state: Mutex::new(state), free_bytes: AtomicUsize::new(0) }
     }
 }
@@ -96,7 +106,21 @@ impl ReadTurn {
 
     /// A call has had a valid key.
     pub(crate) fn show_key(&self) {
-        self.free_bytes.store(FREE_BYTES, Ordering::Relaxed);
+        if self.free_bytes.swap(FREE_BYTES, Ordering::Relaxed) == 0 {
+            self.leave();
+        }
+    }
+
+    /// Leaves the turn and the place among those that wait, for others. A connection that waits is
+    /// woken.
+    pub(crate) fn leave(&self) {
+        let mut state = self.state.lock();
+        let (held, queued) = (state.held.take(), state.queued.take());
+        drop(state);
+        drop(held);
+        if let Some(Queued { waker, .. }) = queued {
+            waker.wake();
+        }
     }
 
     /// So many bytes were read without a turn, and without a call in progress.
@@ -109,19 +133,15 @@ impl ReadTurn {
     /// read in it. After a read, the next turn begins after the [end](Self::end) of this one.
     pub(crate) fn poll_begin(&self, calls: u64, context: &mut Context<'_>) -> Poll<usize> {
         let mut state = self.state.lock();
-        let State { first, later, held, is_used, bytes } = &mut *state;
-        if *is_used {
+        if state.is_used {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let (turns, turn_bytes) = match *bytes < FIRST_BYTES && calls <= FIRST_CALLS {
-            true => (first, FIRST_TURN_BYTES),
-            false => (later, TURN_BYTES),
-        };
-        if held.is_none() {
-            *held = Some(ready!(turns.poll(context)));
+        let is_first = state.bytes < FIRST_BYTES && calls <= FIRST_CALLS;
+        if state.held.is_none() {
+            state.held = Some(ready!(state.poll_permit(is_first, context)));
         }
-        Poll::Ready(turn_bytes)
+        Poll::Ready(if is_first { FIRST_TURN_BYTES } else { TURN_BYTES })
     }
 
     /// So many bytes were read in the turn. Without any, it is another connection's turn.
@@ -137,52 +157,58 @@ impl ReadTurn {
     /// Ends the turn, after all tasks that were ready during it.
     pub(crate) fn end(&self) {
         let mut state = self.state.lock();
-        (state.held, state.is_used) = (None, false);
+        (state.held, state.is_used, state.has_asked) = (None, false, false);
     }
 
-    /// Asks for the poll that [ends](Self::end) the turn.
+    /// After a poll of the connection: asks for the poll that [ends](Self::end) the turn. A
+    /// connection that waits for a turn and has not asked in this poll does not read: its client
+    /// may be slow to take an answer. It leaves its place to others.
     pub(crate) fn ends_later(&self, context: &Context<'_>) {
-        if self.state.lock().held.is_some() {
+        let mut state = self.state.lock();
+        if !state.has_asked {
+            state.queued = None;
+        }
+        if state.held.is_some() {
             context.waker().wake_by_ref();
         }
     }
 }
 
-/// A connection's place among those that wait for turns of one kind.
-struct Waiting {
-    share: PermitShare<IpAddr>,
-    queued: Option<BoxFuture<'static, Permit<IpAddr>>>,
-}
-
-impl Waiting {
-    fn new(share: PermitShare<IpAddr>) -> Self {
-        Self { share, queued: None }
-    }
-
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Permit<IpAddr>> {
-        let Self { share, queued } = self;
-        if queued.is_none()
-            && let Some(permit) = share.try_take(0)
-        {
-            return Poll::Ready(permit);
+impl State {
+    fn poll_permit(&mut self, is_first: bool, context: &mut Context<'_>) -> Poll<Permit<IpAddr>> {
+        self.has_asked = true;
+        let before = self.queued.take().filter(|queued| queued.is_first == is_first);
+        let mut queued = match before {
+            Some(queued) => queued,
+            None => {
+                let share = if is_first { &self.first } else { &self.later };
+                if let Some(permit) = share.try_take(0) {
+                    return Poll::Ready(permit);
+                }
+                let permit = share.queue(0).boxed();
+                Queued { is_first, permit, waker: context.waker().clone() }
+            }
+        };
+        match queued.permit.poll_unpin(context) {
+            Poll::Ready(permit) => Poll::Ready(permit),
+            Poll::Pending => {
+                queued.waker.clone_from(context.waker());
+                self.queued = Some(queued);
+                Poll::Pending
+            }
         }
-        let permit =
-            ready!(queued.get_or_insert_with(|| share.queue(0).boxed()).poll_unpin(context));
-        *queued = None;
-        Poll::Ready(permit)
     }
 }
 
-impl std::fmt::Debug for Waiting {
+impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Waiting").field("is_queued", &self.queued.is_some()).finish()
+        f.debug_struct("State").field("held", &self.held).finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
-    use std::task::Waker;
 
     use super::*;
 
@@ -226,5 +252,29 @@ mod tests {
         assert_eq!(begun, FIRST_TURNS * 3 / 4);
         let other = turns.of_connection(IpAddr::from([192, 0, 2, 2]));
         assert!(other.poll_begin(0, context).is_ready());
+    }
+
+    /// HTTP/2 begins calls, and shows keys, after the connection was queued for its next read.
+    #[test]
+    fn a_connection_that_reads_nothing_or_in_another_turn_leaves_its_place_to_others() {
+        let turns = ReadTurns::default();
+        let context = &mut Context::from_waker(Waker::noop());
+        let busy: Vec<_> = (0..FIRST_TURNS).map(|_| turns.of_connection(ADDRESS)).collect();
+        let begun = busy.iter().filter(|turn| turn.poll_begin(0, context).is_ready()).count();
+        let waiting: Vec<_> = (0..3 * FIRST_TURNS).map(|_| turns.of_connection(ADDRESS)).collect();
+        assert!(waiting.iter().all(|turn| turn.poll_begin(0, context).is_pending()));
+        for (number, turn) in waiting.iter().enumerate() {
+            match number % 3 {
+                0 => turn.show_key(),
+                1 => drop(turn.poll_begin(FIRST_CALLS + 1, context).map(|_| turn.end())),
+                _ => {
+                    turn.end();
+                    turn.ends_later(context);
+                }
+            }
+        }
+        drop(busy);
+        let new: Vec<_> = (0..begun).map(|_| turns.of_connection(ADDRESS)).collect();
+        assert!(new.iter().all(|turn| turn.poll_begin(0, context).is_ready()));
     }
 }

@@ -61,6 +61,14 @@ impl<IO: AsyncRead + Unpin> Watched<IO> {
     }
 }
 
+impl<IO> Drop for Watched<IO> {
+    fn drop(&mut self) {
+        if let Some(account) = &self.account {
+            account.turn().leave();
+        }
+    }
+}
+
 impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
     fn poll_read(
         mut self: Pin<&mut Self>,

@@ -78,7 +78,7 @@ schemas! {
     Statuses: "Any of these states of jobs" => list::<Status>(JobStatus::ALL.len());
     IdPrefix: "The beginning of the ids of jobs" =>
         text().min_length(Some(1)).max_length(Some(NAME_BYTES_MAX));
-    ErrorPart: "A text that the errors of jobs contain, letter by letter; the bound is in bytes" =>
+    ErrorPart: "A text that the errors of jobs contain, letter by letter" =>
         text().min_length(Some(1)).max_length(Some(FILTER_ERROR_CHARS_MAX));
     Environment: "Variables by name" => ObjectBuilder::new()
         .property_names(Some(Schema::from(
