@@ -193,7 +193,8 @@ impl<A: Answerer> Server<A> {
                     let outcome = connection.as_mut().poll(context);
                     match in_turns() {
                         Some(turn) => turn.ends_later(context),
-                        None => before.into_iter().for_each(ReadTurn::end),
+                        // A call on another thread may have shown a key while the connection asked.
+                        None => before.into_iter().for_each(ReadTurn::leave),
                     }
                     if outcome.is_ready() || account.as_ref().is_none_or(|of| of.has_key()) {
                         return outcome;

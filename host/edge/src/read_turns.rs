@@ -112,10 +112,11 @@ impl ReadTurn {
     }
 
     /// Leaves the turn and the place among those that wait, for others. A connection that waits is
-    /// woken.
+    /// woken, since it may read without a turn now.
     pub(crate) fn leave(&self) {
         let mut state = self.state.lock();
         let (held, queued) = (state.held.take(), state.queued.take());
+        state.is_used = false;
         drop(state);
         drop(held);
         if let Some(Queued { waker, .. }) = queued {
@@ -261,11 +262,17 @@ mod tests {
         let context = &mut Context::from_waker(Waker::noop());
         let busy: Vec<_> = (0..FIRST_TURNS).map(|_| turns.of_connection(ADDRESS)).collect();
         let begun = busy.iter().filter(|turn| turn.poll_begin(0, context).is_ready()).count();
-        let waiting: Vec<_> = (0..3 * FIRST_TURNS).map(|_| turns.of_connection(ADDRESS)).collect();
+        let waiting: Vec<_> = (0..4 * FIRST_TURNS).map(|_| turns.of_connection(ADDRESS)).collect();
         assert!(waiting.iter().all(|turn| turn.poll_begin(0, context).is_pending()));
         for (number, turn) in waiting.iter().enumerate() {
-            match number % 3 {
+            match number % 4 {
                 0 => turn.show_key(),
+                // Another thread has shown the key when the connection was about to ask.
+                3 => {
+                    turn.show_key();
+                    assert!(turn.poll_begin(0, context).is_pending());
+                    turn.leave();
+                }
                 1 => drop(turn.poll_begin(FIRST_CALLS + 1, context).map(|_| turn.end())),
                 _ => {
                     turn.end();
