@@ -37,13 +37,12 @@ use crate::shared::Shared;
 const TTL_SLACK_MS: u64 = 1_000;
 
 /// The place of the attempt's worker among the `workersMax` of its endpoint.
-#[async_trait]
-pub(crate) trait Place: Send + Sync {
+pub(crate) trait Place: Send + Sync + 'static {
     /// Lends the place to a job that a call waits for.
     fn lend(&self);
 
     /// Waits until the worker has a place again.
-    async fn take_again(&self);
+    fn take_again(&self) -> impl Future<Output = ()> + Send;
 }
 
 /// Runs one claimed job to its end, with the sandbox that was reserved before the claim.
@@ -52,7 +51,7 @@ pub(crate) async fn run(
     deployment: Arc<Deployment>,
     reservation: Reservation,
     job: ClaimedJob,
-    place: Box<dyn Place>,
+    place: impl Place,
 ) {
     let lease = job.lease;
     let endpoint = deployment.endpoint.id.clone();
@@ -219,7 +218,7 @@ async fn host_lost(shared: &Shared, lease: Lease) -> Ending {
 async fn attend(
     shared: &Shared,
     lease: Lease,
-    sink: &Sink,
+    sink: &Sink<impl Place>,
     stop: &CancellationToken,
     performing: impl Future<Output = AttemptReport>,
 ) -> AttemptReport {
@@ -326,13 +325,13 @@ fn stack_lines(stack: &[StackCall]) -> Vec<String> {
 }
 
 /// Receives chunks, progress and log lines of the sandbox during the attempt.
-struct Sink {
+struct Sink<P> {
     shared: Arc<Shared>,
     lease: Lease,
     /// The attempt, as its handler's calls of other endpoints show it.
     caller: Caller,
     /// The worker's place, which it lends during such a call.
-    place: Box<dyn Place>,
+    place: P,
     /// The trace of the job, for its log lines.
     trace: Option<TraceId>,
     progress: Mutex<Progress>,
@@ -348,7 +347,7 @@ struct Progress {
     is_stored: bool,
 }
 
-impl Sink {
+impl<P> Sink<P> {
     fn endpoint(&self) -> &EndpointId {
         &self.caller.deployment.endpoint.id
     }
@@ -378,7 +377,7 @@ impl Sink {
 }
 
 #[async_trait]
-impl AttemptSink for Sink {
+impl<P: Place> AttemptSink for Sink<P> {
     async fn emit(&self, chunks: Vec<Chunk>) -> Result<(), SinkClosed> {
         let bytes: usize = chunks.iter().map(Chunk::len).sum();
         match self.shared.store.append_chunks(self.lease, chunks).await {
@@ -449,7 +448,7 @@ impl AttemptSink for Sink {
 }
 
 #[async_trait]
-impl HandlerHost for Sink {
+impl<P: Place> HandlerHost for Sink<P> {
     async fn submit(&self, call: HandlerCall) -> Result<JobId, CallError> {
         self.shared.handler_calls.submit(&self.caller, call).await
     }

@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-
 use super::state::{Event, Next, Step};
 use super::{EndpointWorkers, Starter};
 use crate::attempt::Place;
@@ -31,7 +29,6 @@ impl WorkerPlace {
     }
 }
 
-#[async_trait]
 impl Place for WorkerPlace {
     fn lend(&self) {
         self.apply(Step::Calls);

@@ -421,7 +421,7 @@ fn a_worker_whose_call_is_over_gets_the_next_place() {
     let ended = bench.step(2, Step::Ends);
     assert_eq!((ended.next, ended.wakes, numbers(&ended)), (Next::End, true, vec![]));
     assert_eq!(bench.step(1, Step::Returns).next, Next::Proceed);
-    // One that lends its place frees it as well.
+    // A worker that lends its place frees it as well.
     let _ = bench.step(3, Step::Calls);
     assert_eq!(bench.counts()[0], 2);
     assert_eq!(bench.state.places(), 2, "a worker has started for a called job");

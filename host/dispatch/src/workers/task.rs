@@ -200,7 +200,7 @@ impl Task {
             attempt::hand_back(self.shared(), &job).await;
         } else {
             let place = WorkerPlace::new(&self.starter, &self.workers, self.worker.number);
-            attempt::run(self.shared(), deployment, reservation, job, Box::new(place)).await;
+            attempt::run(self.shared(), deployment, reservation, job, place).await;
         }
     }
 }
