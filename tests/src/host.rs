@@ -40,6 +40,11 @@ pub struct TestHost {
     uploaded: Mutex<HashSet<PathBuf>>,
 }
 
+/// A folder for the files of a host.
+fn new_folder() -> TempDir {
+    tempfile::Builder::new().prefix("gristmill-test-").tempdir().unwrap()
+}
+
 impl TestHost {
     /// Starts one.
     pub fn start() -> Self {
@@ -49,6 +54,15 @@ impl TestHost {
     /// Starts one with further arguments of `serve`.
     pub fn start_with<S: AsRef<str>>(arguments: &[S]) -> Self {
         Self::start_prepared(arguments, |_| ())
+    }
+
+    /// Starts one with this text as its configuration file.
+    pub fn start_configured(config: &str) -> Self {
+        let folder = new_folder();
+        let file = folder.path().join("config.toml");
+        fs::write(&file, config).unwrap();
+        let arguments = ["--config", file.to_str().unwrap()];
+        Self::launch_in(folder, &binary(), &arguments, |_| ()).with_own_admin_key()
     }
 
     /// Starts one beside others that share its database, whose admin key this is.
@@ -82,8 +96,16 @@ impl TestHost {
     }
 
     fn launch<S: AsRef<str>>(program: &Path, arguments: &[S], prepare: impl FnOnce(&Path)) -> Self {
+        Self::launch_in(new_folder(), program, arguments, prepare)
+    }
+
+    fn launch_in<S: AsRef<str>>(
+        folder: TempDir,
+        program: &Path,
+        arguments: &[S],
+        prepare: impl FnOnce(&Path),
+    ) -> Self {
         let program = program.to_owned();
-        let folder = tempfile::Builder::new().prefix("gristmill-test-").tempdir().unwrap();
         let (data, log) = (folder.path().join("data"), folder.path().join("log"));
         prepare(&data);
         let arguments: Vec<_> = arguments.iter().map(|text| text.as_ref().to_owned()).collect();

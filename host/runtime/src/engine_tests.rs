@@ -26,6 +26,20 @@ fn compiling_and_running_engines_agree_on_their_files() {
     assert_ne!(fuel.strip_prefix("fuel-"), epoch.strip_prefix("epoch-"));
 }
 
+/// Engines whose pools scan, both in use, on a machine without swap; `None` if its kernel cannot
+/// scan.
+fn scanning(jobs: u32) -> Option<(FakeSwaps, SwapWatch, Engines, [Arc<RunEngine>; 2])> {
+    if !PoolingAllocationConfig::is_pagemap_scan_available() {
+        println!("skipped: this kernel cannot scan");
+        return None;
+    }
+    let swaps = FakeSwaps::none();
+    let swap = swaps.watch();
+    let engines = Engines::new(jobs, Pool::SCANNED, false, swap.clone()).unwrap();
+    let in_use = [Metering::Fuel, Metering::Epoch].map(|m| engines.get(m).unwrap());
+    Some((swaps, swap, engines, in_use))
+}
+
 /// The pools of three engines for so many sandboxes fit into 128 TiB, and those of four do not.
 const LARGE: u32 = 2_200;
 
@@ -41,14 +55,7 @@ fn a_pool_beyond_the_address_space_is_refused() {
 
 #[test]
 fn an_engine_whose_pool_does_not_fit_beside_the_one_before_has_none() {
-    if !PoolingAllocationConfig::is_pagemap_scan_available() {
-        println!("skipped: this kernel cannot scan");
-        return;
-    }
-    let swaps = FakeSwaps::none();
-    let swap = swaps.watch();
-    let engines = Engines::new(LARGE, Pool::SCANNED, false, swap.clone()).unwrap();
-    let before = [Metering::Fuel, Metering::Epoch].map(|m| engines.get(m).unwrap());
+    let Some((swaps, swap, engines, before)) = scanning(LARGE) else { return };
     swaps.enable(&swap);
     assert_eq!(engines.get(Metering::Fuel).unwrap().pool, Pool::COPIED);
     assert_eq!(engines.get(Metering::Epoch).unwrap().pool, Pool::OnDemand);
@@ -57,14 +64,7 @@ fn an_engine_whose_pool_does_not_fit_beside_the_one_before_has_none() {
 
 #[test]
 fn swap_that_is_enabled_ends_the_scan_for_new_instances() {
-    if !PoolingAllocationConfig::is_pagemap_scan_available() {
-        println!("skipped: this kernel cannot scan");
-        return;
-    }
-    let swaps = FakeSwaps::none();
-    let swap = swaps.watch();
-    let engines = Engines::new(2, Pool::SCANNED, false, swap.clone()).unwrap();
-    let [fuel, epoch] = [Metering::Fuel, Metering::Epoch].map(|m| engines.get(m).unwrap());
+    let Some((swaps, swap, engines, [fuel, epoch])) = scanning(2) else { return };
     assert!(!engines.is_outdated(&fuel) && !engines.is_outdated(&epoch));
     assert_eq!(engines.pool(), Pool::SCANNED);
     swaps.enable(&swap);

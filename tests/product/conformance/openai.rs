@@ -1,6 +1,5 @@
 //! `/openai/*`: calls of OpenAI clients as jobs, with refusals and failures in OpenAI's format.
 
-use std::fs;
 use std::time::Duration;
 
 use gristmill_tests::{Client, TestHost, eventually, guests, shared_host};
@@ -220,12 +219,8 @@ async fn refusals_have_the_shape_that_an_openai_client_reads() {
 
 #[tokio::test]
 async fn the_limits_of_openai_are_its_own() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("config.toml");
     let limits = "calls-per-10s = 2\nconcurrent = 1\ncalls-per-worker = 0\n";
-    fs::write(&config, format!("[rate-limits.openai]\n{limits}")).unwrap();
-    // A few bytes, which stay until the test's process ends.
-    let host = TestHost::start_with(&["--config", config.to_str().unwrap().to_owned().leak()]);
+    let host = TestHost::start_configured(&format!("[rate-limits.openai]\n{limits}"));
     let client = host.client();
     let endpoint = host.deploy(&guests::playground(), "limited", json!({})).await;
 

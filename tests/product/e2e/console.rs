@@ -538,10 +538,7 @@ async fn a_link_says_whose_it_is_and_is_not_used_up() {
 
 #[tokio::test]
 async fn logins_that_fail_are_counted_and_show_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("config.toml");
-    std::fs::write(&config, "[rate-limits.unauthenticated]\ncalls-per-10s = 40\n").unwrap();
-    let host = TestHost::start_with(&["--config", config.to_str().unwrap()]);
+    let host = TestHost::start_configured("[rate-limits.unauthenticated]\ncalls-per-10s = 40\n");
     let session = Page::login_with(&host, &json!({ "key": host.admin_key() })).await;
     let mut page = Page::open(&host);
     let (id, _) = host.admin_key().rsplit_once('_').unwrap();

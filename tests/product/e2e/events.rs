@@ -174,10 +174,7 @@ async fn a_wrong_or_too_long_list_of_topics_is_refused() {
 
 #[tokio::test]
 async fn the_streams_of_an_owner_are_bounded_and_end_with_their_key() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("config.toml");
-    std::fs::write(&config, "[rate-limits.events]\nconcurrent = 3\n").unwrap();
-    let host = TestHost::start_with(&["--config", config.to_str().unwrap()]);
+    let host = TestHost::start_configured("[rate-limits.events]\nconcurrent = 3\n");
     let new = json!({ "name": "k", "owner": "a", "scopes": ["read"] });
     let made = host.client().post("/v1/keys", &new).await.ok();
     let client = host.client().with_key(made["key"].as_str().unwrap());

@@ -69,10 +69,7 @@ async fn statuses(calls: Vec<JoinHandle<u16>>) -> Vec<u16> {
 
 #[tokio::test]
 async fn one_key_does_not_use_up_the_permits_of_the_others() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("limits.toml");
-    std::fs::write(&config, LIMITS).unwrap();
-    let host = TestHost::start_with(&["--config", config.to_str().unwrap()]);
+    let host = TestHost::start_configured(LIMITS);
     let endpoint = host.deploy(&guests::playground(), "fair", json!({ "workersMax": 0 })).await;
     let client = host.client();
     let (greedy, other) =

@@ -18,10 +18,7 @@ fn follow(client: &Client, endpoint: &str, query: &str) -> RequestBuilder {
 #[tokio::test]
 async fn the_log_streams_of_an_owner_are_bounded_together_with_its_event_streams() {
     const EVENTS: &str = "/v1/events?topics=overview";
-    let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("config.toml");
-    std::fs::write(&config, "[rate-limits.events]\nconcurrent = 3\n").unwrap();
-    let host = TestHost::start_with(&["--config", config.to_str().unwrap()]);
+    let host = TestHost::start_configured("[rate-limits.events]\nconcurrent = 3\n");
     let client = host.client();
     let endpoint = host.deploy(&guests::echo(), "log-streams", json!({})).await;
     let mut open = vec![];

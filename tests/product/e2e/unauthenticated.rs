@@ -4,11 +4,7 @@ use gristmill_tests::{TestHost, eventually};
 
 #[tokio::test]
 async fn unauthenticated_callers_are_limited_by_their_address() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("config.toml");
-    let limit = "[rate-limits.unauthenticated]\ncalls-per-10s = 20\n";
-    std::fs::write(&config, limit).unwrap();
-    let host = TestHost::start_with(&["--config", config.to_str().unwrap()]);
+    let host = TestHost::start_configured("[rate-limits.unauthenticated]\ncalls-per-10s = 20\n");
     let client = host.client();
     let unauthenticated = [client.with_authorization(None), client.with_key("gm_0000_wrong")];
     let mut statuses = vec![];

@@ -240,10 +240,7 @@ async fn the_connection_that_holds_the_most_makes_room_and_gets_no_more() {
 
 #[tokio::test]
 async fn a_connection_of_http_2_that_goes_on_after_refusals_is_closed() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("config.toml");
-    std::fs::write(&config, "[rate-limits.unauthenticated]\ncalls-per-10s = 1\n").unwrap();
-    let host = TestHost::start_with(&["--config", config.to_str().unwrap()]);
+    let host = TestHost::start_configured("[rate-limits.unauthenticated]\ncalls-per-10s = 1\n");
     let stream = TcpStream::connect(host.address()).await.unwrap();
     let mut connection = Http2::begin_with(stream, &[(HEADER_TABLE_SIZE, 0)]).await;
     let mut refused = 0;
