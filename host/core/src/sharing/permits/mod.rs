@@ -55,7 +55,7 @@ pub use self::capacity::PermitAmount;
 use self::capacity::{Capacity, PermitFit};
 use self::holds::Holds;
 
-/// Who has a share of the permits: an owner, or the address of a caller without a key.
+/// A holder of a share of the permits: an owner, or the address of a caller without a key.
 pub trait Sharer: Debug + Clone + Eq + Hash + Send + Sync + 'static {}
 
 impl Sharer for OwnerId {}
