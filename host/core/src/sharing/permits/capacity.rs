@@ -145,7 +145,12 @@ impl Capacity {
         freed: PermitAmount,
     ) -> PermitFit {
         let taken = self.taken - freed;
-        match self.slots.fit(held.slots, taken.slots, more.slots) {
+        let slots = match more.slots {
+            // A growth takes no slot.
+            0 => Fit::Fits,
+            more => self.slots.fit(held.slots, taken.slots, more),
+        };
+        match slots {
             Fit::Full => PermitFit::NoSlot,
             Fit::AtShare => PermitFit::OwnerSlots,
             Fit::Fits => match self.bytes.fit(held.bytes, taken.bytes, more.bytes) {

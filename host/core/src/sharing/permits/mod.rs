@@ -19,6 +19,9 @@
 //!   one that holds the fewest is next. A request for more slots than are free delays all that come
 //!   after it.
 //!
+//! A permit [grows and shrinks](growth) with the memory of its job. A growth waits in the same order,
+//! before the requests of its endpoint for slots.
+//!
 //! Where callers have no key, their addresses have the shares of owners ([`Sharer`]).
 //!
 //! Without these delays, a stream of small requests would starve a large one.
@@ -32,6 +35,7 @@
 //! bytes while it holds or awaits permits.
 
 mod capacity;
+mod growth;
 mod holds;
 
 use std::collections::{HashMap, VecDeque};
@@ -82,6 +86,10 @@ struct State<O: Sharer> {
     last_number: u64,
     /// The number of waiters of all owners.
     waiting: usize,
+    /// Those of them that wait to grow.
+    growing: usize,
+    /// How often anything was taken or returned.
+    moves: u64,
     holds: Holds,
     /// Whether a task examines the waiters again when a hold ends.
     is_watched: bool,
@@ -123,7 +131,7 @@ struct Grant<O: Sharer> {
 }
 
 /// Who takes a permit.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Holder<O> {
     owner: O,
     part: Part,
@@ -208,6 +216,8 @@ impl<O: Sharer> Permits<O> {
             owners: Turns::default(),
             last_number: 0,
             waiting: 0,
+            growing: 0,
+            moves: 0,
             holds: Holds::default(),
             is_watched: false,
         };
@@ -391,8 +401,13 @@ impl<O: Sharer> Permit<O> {
 impl<O: Sharer> State<O> {
     /// Finds the first waiter that fits, without passing a waiter that delays it.
     fn look(&mut self) -> Next<O> {
-        let Self { capacity, owners, holds, .. } = self;
+        let Self { capacity, owners, growing, holds, .. } = self;
         let mut bytes_max = u64::MAX;
+        if *growing > 0
+            && let Some(holder) = first_growth(capacity, owners)
+        {
+            return Next::Of(holder);
+        }
         if capacity.is_full() {
             return Next::NoWaiter { bytes_max };
         }
@@ -466,7 +481,8 @@ impl<O: Sharer> State<O> {
         self.last_number += 1;
         let number = self.last_number;
         let waiter = Waiter { number, bytes, grant: Grant { slots, permit } };
-        self.change(holder, false, |of_part| of_part.waiters.push_back(waiter));
+        self.growing += usize::from(waiter.grows());
+        self.change(holder, false, |of_part| of_part.push(waiter));
         number
     }
 
@@ -484,6 +500,7 @@ impl<O: Sharer> State<O> {
             of_part.held = of_part.held + waiter.amount();
             Some(waiter)
         })?;
+        self.growing -= usize::from(waiter.grows());
         Some((holder, waiter))
     }
 
@@ -495,11 +512,12 @@ impl<O: Sharer> State<O> {
         is_turn: bool,
         change: impl FnOnce(&mut PartUse<O>) -> T,
     ) -> T {
-        let Self { capacity, owners, waiting, .. } = self;
+        let Self { capacity, owners, waiting, moves, .. } = self;
         owners.change(&holder.owner, is_turn, |of_owner| {
             of_owner.parts.change(&holder.part, is_turn, |of_part| {
                 let (held, waiters) = (of_part.held, of_part.waiters.len());
                 let answer = change(of_part);
+                *moves += u64::from(held != of_part.held);
                 of_part.rank = capacity.rank_of_part(of_part.held);
                 of_owner.held = of_owner.held - held + of_part.held;
                 of_owner.rank = capacity.rank(of_owner.held);
@@ -519,6 +537,23 @@ impl Part {
     }
 }
 
+/// The first one that waits to grow and fits.
+fn first_growth<O: Sharer>(
+    capacity: &Capacity,
+    owners: &Turns<O, OwnerUse<O>>,
+) -> Option<Holder<O>> {
+    let mut growths = owners.in_order().flat_map(|(owner, of_owner)| {
+        let heads = of_owner.parts.heads();
+        heads.map(move |(part, of_part)| (owner, part, of_owner.held, of_part.wanted()))
+    });
+    let found = growths.find(|(_, _, held, wanted)| {
+        wanted.is_some_and(|wanted| {
+            wanted.slots == 0 && capacity.fit(*held, wanted) == PermitFit::Fits
+        })
+    });
+    found.map(|(owner, part, ..)| Holder { owner: owner.clone(), part: part.clone() })
+}
+
 /// Whether an owner may get a permit before waiters that would hold `bytes_max` bytes.
 fn may_pass(held: PermitAmount, more: PermitAmount, bytes_max: u64) -> bool {
     held.slots == 0 || (held + more).bytes <= bytes_max
@@ -528,9 +563,23 @@ impl<O: Sharer> Waiter<Grant<O>> {
     fn amount(&self) -> PermitAmount {
         PermitAmount { slots: self.grant.slots, bytes: self.bytes }
     }
+
+    /// Whether it waits for bytes more of a slot that it has.
+    fn grows(&self) -> bool {
+        self.grant.slots == 0
+    }
 }
 
 impl<O: Sharer> PartUse<O> {
+    /// Adds a waiter: one that grows behind the others that grow, and any other one at the end.
+    fn push(&mut self, waiter: Waiter<Grant<O>>) {
+        let at = match waiter.grows() {
+            true => self.waiters.partition_point(Waiter::grows),
+            false => self.waiters.len(),
+        };
+        self.waiters.insert(at, waiter);
+    }
+
     /// What its first waiter asks for.
     fn wanted(&self) -> Option<PermitAmount> {
         self.waiters.front().map(Waiter::amount)
@@ -574,9 +623,13 @@ struct WaiterPosition<O: Sharer> {
 impl<O: Sharer> Drop for WaiterPosition<O> {
     fn drop(&mut self) {
         let Self { share: PermitShare { permits, holder }, number } = self;
-        let leave =
-            |of_part: &mut PartUse<O>| of_part.waiters.retain(|other| other.number != *number);
-        permits.0.state.lock().change(holder, false, leave);
+        let mut state = permits.0.state.lock();
+        let left = state.change(holder, false, |of_part| {
+            let at = of_part.waiters.iter().position(|other| other.number == *number)?;
+            of_part.waiters.remove(at)
+        });
+        state.growing -= usize::from(left.is_some_and(|left| left.grows()));
+        drop(state);
         // The waiter may have been a large one that held up the others.
         permits.serve();
     }
