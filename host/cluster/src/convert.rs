@@ -238,6 +238,7 @@ pub(crate) fn end(report: AttemptReport) -> End {
             How::Failed(Failure { reason: reason.as_str().to_owned(), error })
         }
         AttemptEnd::DeadlineReached => How::DeadlineReached(Stop {}),
+        AttemptEnd::NoMemory => How::NoMemory(Stop {}),
         // A runner does not lose the attempts that it runs itself.
         AttemptEnd::Stopped | AttemptEnd::HostLost => How::Stopped(Stop {}),
     };
@@ -276,6 +277,7 @@ pub(crate) fn report(message: End) -> Result<AttemptReport, Unusable> {
         }
         How::DeadlineReached(Stop {}) => AttemptEnd::DeadlineReached,
         How::Stopped(Stop {}) => AttemptEnd::Stopped,
+        How::NoMemory(Stop {}) => AttemptEnd::NoMemory,
     };
     let UsageMessage {
         instantiate_us,

@@ -244,9 +244,9 @@ pub(crate) struct Call {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct End {
-    #[prost(oneof = "How", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "How", tags = "1, 2, 3, 4, 5")]
     pub(crate) how: Option<How>,
-    #[prost(message, optional, tag = "5")]
+    #[prost(message, optional, tag = "6")]
     pub(crate) usage: Option<UsageMessage>,
 }
 
@@ -260,6 +260,8 @@ pub(crate) enum How {
     DeadlineReached(Stop),
     #[prost(message, tag = "4")]
     Stopped(Stop),
+    #[prost(message, tag = "5")]
+    NoMemory(Stop),
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -322,6 +322,8 @@ pub enum AttemptEnd {
     DeadlineReached,
     /// The attempt was asked to stop, and stopped.
     Stopped,
+    /// It waited for memory, and nothing moved on the host: the job is to run again.
+    NoMemory,
     /// The host that ran the attempt has ended or cannot be reached any more.
     HostLost,
 }

@@ -13,7 +13,7 @@ use crate::job::record::{
     NewJob, Outcome, StreamPosition,
 };
 use crate::job::retention::HistoryMax;
-use crate::job::state::JobStatus;
+use crate::job::state::{JobStatus, ReleaseCause};
 use crate::metrics::instruments::DurationTotals;
 pub use crate::store_error::{OwnerQuota, StoreError, StoreFull};
 use crate::time::Timestamp;
@@ -122,8 +122,8 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// The job's end and a restart forget its calls; a job that has ended has none.
     fn note_call(&self, id: JobId, step: CallStep);
 
-    /// Returns a running job to the queue; neither a crash nor a retry is counted.
-    async fn release(&self, lease: Lease) -> Result<Fenced, StoreError>;
+    /// Returns a running job to its place in the queue; neither a crash nor a retry is counted.
+    async fn release(&self, lease: Lease, cause: ReleaseCause) -> Result<Fenced, StoreError>;
 
     /// Ends the attempt of a host that was lost: the job waits again and a retry is counted, or it
     /// is FAILED when it has lost [`CRASHES_MAX`](crate::limits::CRASHES_MAX) hosts. Waits until a

@@ -14,6 +14,7 @@ use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::handler_call::{CallError, HandlerCall};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Chunk, ClaimedJob, Lease, Outcome};
+use gristmill_core::job::state::ReleaseCause;
 use gristmill_core::jobs::handler_calls::Caller;
 use gristmill_core::limits::ERROR_BYTES_MAX;
 use gristmill_core::metrics::endpoint::{AttemptValues, FinishedAs, RequestEnd};
@@ -128,7 +129,8 @@ pub(crate) async fn run(
             Ending::Unwanted
         }
         AttemptEnd::DeadlineReached => Ending::Result(Outcome::TimedOut, FinishedAs::TimedOut),
-        AttemptEnd::Stopped => release(shared, lease).await,
+        AttemptEnd::Stopped => release(shared, lease, ReleaseCause::Stopped).await,
+        AttemptEnd::NoMemory => release(shared, lease, ReleaseCause::NoMemory).await,
         AttemptEnd::HostLost => host_lost(shared, lease).await,
     };
     let output_bytes = match &ending {
@@ -184,13 +186,13 @@ enum Ending {
 /// Releases a job that was claimed for a deployment which has been replaced since.
 pub(crate) async fn hand_back(shared: &Shared, job: &ClaimedJob) {
     // A job that was cancelled or deleted meanwhile needs no action, since no part of it has run.
-    let _ = release(shared, job.lease).await;
+    let _ = release(shared, job.lease, ReleaseCause::Stopped).await;
 }
 
-/// Releases the job of an attempt that was stopped.
-async fn release(shared: &Shared, lease: Lease) -> Ending {
-    match shared.store.release(lease).await {
-        // Drained: the job waits again.
+/// Releases the job of an attempt that the host has stopped.
+async fn release(shared: &Shared, lease: Lease, cause: ReleaseCause) -> Ending {
+    match shared.store.release(lease, cause).await {
+        // The job waits again.
         Ok(Fenced::Applied) | Err(StoreError::Closed) => Ending::WaitsAgain,
         Ok(Fenced::Stale) => Ending::Unwanted,
         Err(error) => {
@@ -293,6 +295,7 @@ fn log_end(endpoint: &EndpointId, number: u32, lease: Lease, report: &AttemptRep
         AttemptEnd::Failed { .. } => "failed",
         AttemptEnd::DeadlineReached => "ran out of time",
         AttemptEnd::Stopped => "was stopped",
+        AttemptEnd::NoMemory => "got no memory",
         AttemptEnd::HostLost => "lost its host",
     };
     debug!(

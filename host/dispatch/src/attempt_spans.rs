@@ -49,6 +49,7 @@ impl AttemptSpans {
             AttemptEnd::Failed { reason, error } => (Some(reason.as_str()), Some(error.as_str())),
             AttemptEnd::DeadlineReached => (Some("timed_out"), Some("the attempt ran out of time")),
             AttemptEnd::Stopped => (Some("stopped"), Some("the attempt was stopped")),
+            AttemptEnd::NoMemory => (Some("no_memory"), Some("the attempt got no memory")),
             AttemptEnd::HostLost => (Some("host_lost"), Some("the host of the attempt was lost")),
         };
         // Texts of errors come from handlers, and may be long.

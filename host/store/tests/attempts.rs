@@ -12,7 +12,7 @@ use crate::support::{
 use gristmill_core::catalog::CatalogStore as _;
 use gristmill_core::id::JobId;
 use gristmill_core::job::record::{JobRecord, Outcome, PastAttempt, RequeueCause};
-use gristmill_core::job::state::{Claim, JobStatus};
+use gristmill_core::job::state::{Claim, JobStatus, ReleaseCause};
 use gristmill_core::jobs::timeline::Timeline;
 use gristmill_core::limits::{PARTIAL_OUTPUT_BYTES_MAX, PAST_ATTEMPTS_MAX};
 use gristmill_core::signals::Signals;
@@ -52,20 +52,26 @@ async fn earlier_attempts_are_recorded_with_their_ends(t: Fixture) {
         t.clock.advance(100);
         lease
     };
-    assert_eq!(t.store.release(run().await).await, Ok(Fenced::Applied));
-    let mut expected = vec![([0, 10, 110], RequeueCause::Released)];
-    assert_eq!(past().await, expected);
+    let mut expected = vec![];
+    for (at, cause, end) in [
+        (0, ReleaseCause::Stopped, RequeueCause::Released),
+        (110, ReleaseCause::NoMemory, RequeueCause::NoMemory),
+    ] {
+        assert_eq!(t.store.release(run().await, cause).await, Ok(Fenced::Applied));
+        expected.push(([at, at + 10, at + 110], end));
+        assert_eq!(past().await, expected);
+    }
     let lease = run().await;
     assert_eq!(past().await, expected, "a running attempt is the last one");
     assert_eq!(t.store.finish(lease, Outcome::Failed("no".into())).await, Ok(Fenced::Applied));
     assert_eq!(past().await, expected, "an attempt that ended is the last one");
     t.clock.advance(1_000);
     assert_eq!(t.store.retry(&a, id, None).await, Ok(RetryAnswer::Queued));
-    expected.push(([110, 120, 220], RequeueCause::Failed));
+    expected.push(([220, 230, 330], RequeueCause::Failed));
     assert_eq!(past().await, expected, "the attempt ended before the retry");
     assert_eq!(t.store.finish(run().await, Outcome::TimedOut).await, Ok(Fenced::Applied));
     assert_eq!(t.store.retry(&a, id, None).await, Ok(RetryAnswer::Queued));
-    expected.push(([1_220, 1_230, 1_330], RequeueCause::TimedOut));
+    expected.push(([1_330, 1_340, 1_440], RequeueCause::TimedOut));
     assert_eq!(past().await, expected);
     t.store.cancel(&a, id).await.unwrap();
     assert_eq!(past().await, expected, "a wait is no attempt");
@@ -95,7 +101,7 @@ async fn the_read_position_only_grows(t: Fixture) {
         t.store.mark_delivered(id, stream_position(1, next)).await.unwrap();
         assert_eq!(t.record("a", id).await.unwrap().chunks_delivered, expected);
     }
-    assert_eq!(t.store.release(lease).await, Ok(Fenced::Applied));
+    assert_eq!(t.store.release(lease, ReleaseCause::Stopped).await, Ok(Fenced::Applied));
     assert_eq!(t.record("a", id).await.unwrap().chunks_delivered, 0);
 }
 
@@ -152,7 +158,7 @@ async fn a_wait_begins_when_the_job_is_queued_again(t: Fixture) {
     t.clock.advance(1_000);
     assert_eq!(delay(id).await, 70);
     // Released, as in a drain.
-    assert_eq!(t.store.release(lease).await, Ok(Fenced::Applied));
+    assert_eq!(t.store.release(lease, ReleaseCause::Stopped).await, Ok(Fenced::Applied));
     t.clock.advance(30);
     assert_eq!(delay(id).await, 30);
     t.store.cancel(&a, id).await.unwrap();
@@ -171,7 +177,7 @@ async fn demand_counts_from_when_its_first_job_was_queued(t: Fixture) {
     t.clock.advance(60_000);
     let demand = t.store.demand(&a).await.unwrap();
     assert_eq!((demand.jobs, demand.claimable, demand.since), (0, 1, None));
-    assert_eq!(t.store.release(lease).await, Ok(Fenced::Applied));
+    assert_eq!(t.store.release(lease, ReleaseCause::Stopped).await, Ok(Fenced::Applied));
     let demand = t.store.demand(&a).await.unwrap();
     assert_eq!((demand.jobs, demand.claimable), (1, 2));
     assert_eq!(demand.since, Some(START.plus_millis(60_000)));

@@ -10,7 +10,7 @@ use gristmill_core::billing::usage::{Bill, Hour, OWNER_ROWS_MAX, UsageFilter, Us
 use gristmill_core::id::{JobId, OwnerId, TemplateId};
 use gristmill_core::job::listing::JobQuery;
 use gristmill_core::job::record::{Chunk, Lease, NewJob, Outcome};
-use gristmill_core::job::state::JobStatus;
+use gristmill_core::job::state::{JobStatus, ReleaseCause};
 use gristmill_core::job::tags::Tags;
 use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::sharing::disk_share::DiskAccount;
@@ -87,7 +87,7 @@ async fn the_inputs_that_wait_on_an_endpoint_are_bounded() {
     // A running job does not count as waiting, and waits again when it is released.
     let lease = t.claim().await;
     submit(t.store(), heavy(1 << 20)).await;
-    assert_eq!(t.store().release(lease).await, Ok(Fenced::Applied));
+    assert_eq!(t.store().release(lease, ReleaseCause::Stopped).await, Ok(Fenced::Applied));
     assert_eq!(t.store().submit(heavy(2_000)).await, Err(full));
     t.store().cancel(&endpoint("a"), waiting[3]).await.unwrap();
     t.store().cancel(&endpoint("a"), waiting[4]).await.unwrap();
@@ -349,7 +349,7 @@ async fn waiting_jobs_have_a_bound_for_the_host_and_a_share_for_each_owner() {
     assert_eq!(fill(&t, "a").await, (8, StoreError::Full(StoreFull::OwnerQueue { waiting: 39 })));
     // A job of a worker that ends waits again, whatever the bound; a retry is refused.
     let [first, second] = &claimed[..] else { panic!("{claimed:?}") };
-    assert_eq!(t.store().release(first.lease).await, Ok(Fenced::Applied));
+    assert_eq!(t.store().release(first.lease, ReleaseCause::Stopped).await, Ok(Fenced::Applied));
     let failed = Outcome::Failed("no".to_owned());
     assert_eq!(t.store().finish(second.lease, failed).await, Ok(Fenced::Applied));
     let retried = t.store().retry(&endpoint("a-0"), second.lease.job, None).await;
@@ -772,7 +772,10 @@ async fn without_disk_space_new_work_is_refused_and_the_rest_continues() {
     assert_eq!(refused, Err(StoreError::Full(StoreFull::Disk(Shortage::Bytes))));
     let started = t.store().claim_each(&endpoint("a"), &workers).await.unwrap();
     assert_eq!(started[0].lease.job, waiting);
-    assert_eq!(t.store().release(started[0].lease).await, Ok(Fenced::Applied));
+    assert_eq!(
+        t.store().release(started[0].lease, ReleaseCause::Stopped).await,
+        Ok(Fenced::Applied)
+    );
     disk_space.set(100 << 10, 1_000 << 10);
     assert!(t.store().claim_each(&endpoint("a"), &workers).await.unwrap().is_empty());
     let finished = t.store().finish(lease, Outcome::Failed("no".to_owned())).await;

@@ -24,7 +24,7 @@ use gristmill_core::job::record::{
     host_lost_error,
 };
 use gristmill_core::job::retention::{ChosenRetention, HistoryMax, Retention};
-use gristmill_core::job::state::{Claim, JobStatus};
+use gristmill_core::job::state::{Claim, JobStatus, ReleaseCause};
 use gristmill_core::job::tags::{Tag, Tags};
 use gristmill_core::limits::{CRASHES_MAX, RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
 use gristmill_core::signals::QueueListener;
@@ -179,7 +179,7 @@ async fn a_job_that_a_call_waits_for_is_claimed_first(t: Fixture) {
     let lease = t.claim("a").await.lease;
     assert_eq!(lease.job, called);
     // Its call waits until it ends, also when it waits again.
-    let _ = t.store.release(lease).await.unwrap();
+    let _ = t.store.release(lease, ReleaseCause::Stopped).await.unwrap();
     let lease = t.claim("a").await.lease;
     assert_eq!(lease.job, called);
     let _ = t.store.finish(lease, Outcome::TimedOut).await.unwrap();
@@ -244,7 +244,7 @@ async fn assert_stale(t: &Fixture, lease: Lease) {
     let before = format!("{:?}", t.record("a", lease.job).await);
     assert_eq!(t.store.finish(lease, Outcome::TimedOut).await, Ok(Fenced::Stale));
     assert_eq!(t.store.finish(lease, Outcome::Completed(json("9"))).await, Ok(Fenced::Stale));
-    assert_eq!(t.store.release(lease).await, Ok(Fenced::Stale));
+    assert_eq!(t.store.release(lease, ReleaseCause::Stopped).await, Ok(Fenced::Stale));
     assert_eq!(t.store.append_chunks(lease, vec![chunk("9")]).await, Ok(Fenced::Stale));
     assert_eq!(t.store.append_chunks(lease, vec![]).await, Ok(Fenced::Stale));
     assert_eq!(t.store.set_progress(lease, json("9")).await, Ok(Fenced::Stale));
@@ -264,7 +264,7 @@ async fn a_stale_lease_changes_nothing(t: Fixture) {
     // Claimed again.
     let first = t.claim("a").await;
     assert_stale(&t, Lease { epoch: StoreEpoch(epoch.0 + 1), ..first.lease }).await;
-    assert_eq!(t.store.release(first.lease).await, Ok(Fenced::Applied));
+    assert_eq!(t.store.release(first.lease, ReleaseCause::Stopped).await, Ok(Fenced::Applied));
     assert_stale(&t, first.lease).await;
     let second = t.claim("a").await;
     assert_eq!((second.lease.claim, second.attempt), (Claim(2), 2));
@@ -344,7 +344,7 @@ async fn a_released_job_keeps_its_place_and_its_count(t: Fixture) {
     let (first, _second) = (t.submit("a").await, t.submit("a").await);
     let claimed = t.claim("a").await;
     let _ = t.store.append_chunks(claimed.lease, vec![chunk("1")]).await.unwrap();
-    assert_eq!(t.store.release(claimed.lease).await, Ok(Fenced::Applied));
+    assert_eq!(t.store.release(claimed.lease, ReleaseCause::Stopped).await, Ok(Fenced::Applied));
     let record = t.store.job(&endpoint("a"), first).await.unwrap().unwrap();
     assert_eq!((record.status, record.retries), (JobStatus::InQueue, 0));
     assert_eq!((record.started_at, record.worker, record.chunk_count), (None, None, 0));
@@ -929,7 +929,7 @@ async fn progress_lasts_as_long_as_its_attempt(t: Fixture) {
         assert_eq!(t.store.set_progress(lease, json(value)).await, Ok(Fenced::Applied));
         assert_eq!(t.record("a", id).await.unwrap().progress, Some(json(value)));
     }
-    let _ = t.store.release(lease).await.unwrap();
+    let _ = t.store.release(lease, ReleaseCause::Stopped).await.unwrap();
     assert_eq!(t.record("a", id).await.unwrap().progress, None);
     let lease = t.claim("a").await.lease;
     assert_eq!(t.record("a", id).await.unwrap().progress, None);
@@ -1067,7 +1067,7 @@ async fn each_change_of_a_queue_is_told_with_a_version(t: Fixture) {
     check(1, 2).await;
     let lease = claim().await;
     check(0, 1).await;
-    let _ = t.store.release(lease).await.unwrap();
+    let _ = t.store.release(lease, ReleaseCause::Stopped).await.unwrap();
     check(1, 2).await;
     let lease = claim().await;
     check(0, 1).await;
@@ -1123,7 +1123,7 @@ async fn a_closed_store_refuses(t: Fixture) {
     assert_eq!(t.store.append_chunks(lease, chunks).await, Err(StoreError::Closed));
     assert_eq!(t.store.set_progress(lease, json("1")).await, Err(StoreError::Closed));
     assert_eq!(t.store.finish(lease, Outcome::TimedOut).await, Err(StoreError::Closed));
-    assert_eq!(t.store.release(lease).await, Err(StoreError::Closed));
+    assert_eq!(t.store.release(lease, ReleaseCause::Stopped).await, Err(StoreError::Closed));
     assert_eq!(t.store.cancel(&a, id).await, Err(StoreError::Closed));
     assert_eq!(t.store.retry(&a, id, None).await, Err(StoreError::Closed));
     assert_eq!(t.store.purge(&a).await, Err(StoreError::Closed));

@@ -18,6 +18,7 @@ use gristmill_core::job::filter::{JobFilter, JobSearch};
 use gristmill_core::job::idempotency::{Idempotency, KEY_LIFETIME_MS};
 use gristmill_core::job::listing::JobQuery;
 use gristmill_core::job::record::{CallStep, Demand, Lease, NewJob, Outcome, S3Config};
+use gristmill_core::job::state::ReleaseCause;
 use gristmill_core::job::tags::{Tag, Tags};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, StoreError, StoreFull};
@@ -432,7 +433,7 @@ impl Pair {
             }
             Op::Release { lease } => {
                 let Some(lease) = lease_at(lease) else { return String::new() };
-                format!("{:?}", store.release(lease).await)
+                format!("{:?}", store.release(lease, ReleaseCause::Stopped).await)
             }
             Op::LoseHost { lease } => {
                 let Some(lease) = lease_at(lease) else { return String::new() };

@@ -109,7 +109,9 @@ fn describe(notice: JobEventNotice<'_>) -> Vec<String> {
                 AttemptEnd::Returned(_) => ("COMPLETED", None),
                 AttemptEnd::Failed { error, .. } => ("FAILED", Some(error.as_str())),
                 AttemptEnd::DeadlineReached => ("TIMED_OUT", Some(TIMED_OUT_ERROR)),
-                AttemptEnd::Stopped | AttemptEnd::HostLost => ("stopped", None),
+                AttemptEnd::Stopped | AttemptEnd::NoMemory | AttemptEnd::HostLost => {
+                    ("stopped", None)
+                }
             };
             let error = error.map(|error| format!(": {error}")).unwrap_or_default();
             vec![format!("{status} ({summary}){error}")]

@@ -105,6 +105,7 @@ fn conclude(report: &AttemptReport, timeout: Duration) -> anyhow::Result<ExitCod
         AttemptEnd::Failed { .. }
         | AttemptEnd::DeadlineReached
         | AttemptEnd::Stopped
+        | AttemptEnd::NoMemory
         | AttemptEnd::HostLost => {}
     }
     output::note(summary(usage));
@@ -114,7 +115,7 @@ fn conclude(report: &AttemptReport, timeout: Duration) -> anyhow::Result<ExitCod
         AttemptEnd::DeadlineReached => {
             bail!("the job is TIMED_OUT: {TIMED_OUT_ERROR} after {} ms", timeout.as_millis())
         }
-        AttemptEnd::Stopped | AttemptEnd::HostLost => bail!("interrupted"),
+        AttemptEnd::Stopped | AttemptEnd::NoMemory | AttemptEnd::HostLost => bail!("interrupted"),
     }
 }
 

@@ -55,6 +55,7 @@ fn cause(cause: QueueCause) -> &'static str {
         QueueCause::Submitted => "submitted",
         QueueCause::Retried => "queued again by a retry",
         QueueCause::Released => "queued again, since the host stopped the attempt",
+        QueueCause::NoMemory => "queued again, since the host had no memory for the attempt",
         QueueCause::HostLost => "queued again, since the host ended during the attempt",
     }
 }

@@ -19,7 +19,7 @@ import { Dialog, ask } from '../ui/dialog.js';
 import { Editor } from '../ui/editor.js';
 import { say } from '../ui/toast.js';
 
-const CAUSE = { submitted: 'Submitted', retried: 'Queued again by a retry', released: 'Queued again: the host stopped the attempt', hostLost: 'Queued again: the host died' };
+const CAUSE = { submitted: 'Submitted', retried: 'Queued again by a retry', released: 'Queued again: the host stopped the attempt', noMemory: 'Queued again: the host had no memory for the attempt', hostLost: 'Queued again: the host died' };
 
 /** The stretches of the timeline: how long the job waited and ran. @param {any[]} events @param {number} now */
 function stretches(events, now) {

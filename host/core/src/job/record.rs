@@ -11,7 +11,7 @@ use crate::job::idempotency::Idempotency;
 use crate::job::payload::Json;
 use crate::job::policy::Policy;
 use crate::job::retention::Retention;
-use crate::job::state::{Claim, JobEvent, JobStatus, Verdict};
+use crate::job::state::{Claim, JobEvent, JobStatus, ReleaseCause, Verdict};
 use crate::job::tags::Tags;
 use crate::limits::{CRASHES_MAX, PARTIAL_OUTPUT_BYTES_MAX};
 use crate::time::Timestamp;
@@ -338,19 +338,23 @@ pub enum RequeueCause {
     TimedOut,
     /// The host stopped the attempt, such as for a drain.
     Released,
+    /// The host had no memory for the attempt.
+    NoMemory,
     /// The host died.
     HostLost,
 }
 
 impl RequeueCause {
     /// Every cause.
-    pub const ALL: [Self; 4] = [Self::Failed, Self::TimedOut, Self::Released, Self::HostLost];
+    pub const ALL: [Self; 5] =
+        [Self::Failed, Self::TimedOut, Self::Released, Self::NoMemory, Self::HostLost];
 
     /// The end of the attempt of a job with this `status` that an event queues again; `None` for
     /// any other event.
     pub fn of(event: JobEvent, status: Option<JobStatus>) -> Option<Self> {
         match event {
-            JobEvent::Released { .. } => Some(Self::Released),
+            JobEvent::Released { cause: ReleaseCause::Stopped, .. } => Some(Self::Released),
+            JobEvent::Released { cause: ReleaseCause::NoMemory, .. } => Some(Self::NoMemory),
             JobEvent::HostLost { .. } => Some(Self::HostLost),
             JobEvent::RetryRequested if status == Some(JobStatus::TimedOut) => Some(Self::TimedOut),
             JobEvent::RetryRequested => Some(Self::Failed),

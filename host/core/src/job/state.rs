@@ -55,6 +55,15 @@ pub enum Verdict {
     TimedOut,
 }
 
+/// Why the host stops an attempt whose job is to run again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReleaseCause {
+    /// The host drains, or the endpoint has changed since the claim.
+    Stopped,
+    /// The attempt waited for memory, and nothing moved.
+    NoMemory,
+}
+
 /// An event of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobEvent {
@@ -70,10 +79,12 @@ pub enum JobEvent {
         /// How it ended.
         verdict: Verdict,
     },
-    /// The attempt with the claim `by` was stopped for a reason of the host, such as a drain.
+    /// The attempt with the claim `by` was stopped for a reason of the host.
     Released {
         /// The claim number of the attempt.
         by: Claim,
+        /// The reason.
+        cause: ReleaseCause,
     },
     /// The host ended while the job ran.
     HostLost {
@@ -158,7 +169,7 @@ impl JobState {
                 Verdict::Failed => (S::Failed, FAILED),
                 Verdict::TimedOut => (S::TimedOut, FAILED),
             },
-            (S::InProgress { claim }, On::Released { by }) if by == claim => {
+            (S::InProgress { claim }, On::Released { by, .. }) if by == claim => {
                 (S::InQueue, &[E::ClearResult, E::Enqueue, E::WakeWaiters])
             }
             (S::InProgress { .. }, On::HostLost { is_last: false }) => {

@@ -36,7 +36,7 @@ fn events(by: Claim) -> Vec<JobEvent> {
             finished(Verdict::Failed),
             finished(Verdict::TimedOut)
         ],
-        On::Released { .. } => [On::Released { by }],
+        On::Released { .. } => [On::Released { by, cause: ReleaseCause::Stopped }],
         On::HostLost { .. } => [On::HostLost { is_last: false }, On::HostLost { is_last: true }],
         On::CancelRequested => [On::CancelRequested],
         On::RetryRequested => [On::RetryRequested],

@@ -90,7 +90,7 @@ impl Timeline {
             let status = match ended.end {
                 RequeueCause::Failed => Some(JobStatus::Failed),
                 RequeueCause::TimedOut => Some(JobStatus::TimedOut),
-                RequeueCause::Released | RequeueCause::HostLost => None,
+                RequeueCause::Released | RequeueCause::NoMemory | RequeueCause::HostLost => None,
             };
             if let Some(status) = status {
                 add(ended.ended_at, TimelineEvent::Ended { status, error: None });
@@ -133,6 +133,7 @@ fn cause_after(end: RequeueCause) -> QueueCause {
     match end {
         RequeueCause::Failed | RequeueCause::TimedOut => QueueCause::Retried,
         RequeueCause::Released => QueueCause::Released,
+        RequeueCause::NoMemory => QueueCause::NoMemory,
         RequeueCause::HostLost => QueueCause::HostLost,
     }
 }

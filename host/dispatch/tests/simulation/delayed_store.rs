@@ -16,7 +16,7 @@ use gristmill_core::job::record::{
     StreamPosition,
 };
 use gristmill_core::job::retention::HistoryMax;
-use gristmill_core::job::state::JobStatus;
+use gristmill_core::job::state::{JobStatus, ReleaseCause};
 use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats, SubmitAnswer,
 };
@@ -122,8 +122,8 @@ impl JobStore for DelayedStore {
         self.store.note_call(id, step);
     }
 
-    async fn release(&self, lease: Lease) -> Result<Fenced, StoreError> {
-        let answer = self.store.release(lease).await;
+    async fn release(&self, lease: Lease, cause: ReleaseCause) -> Result<Fenced, StoreError> {
+        let answer = self.store.release(lease, cause).await;
         self.late(answer).await
     }
 

@@ -31,6 +31,7 @@ async fn next(runtime: &TestRuntime, run: &Run) -> String {
         AttemptEnd::Returned(output) => output.as_str().to_owned(),
         AttemptEnd::Failed { error, .. } => error,
         AttemptEnd::DeadlineReached => "deadline".to_owned(),
+        AttemptEnd::NoMemory => "no memory".to_owned(),
         AttemptEnd::Stopped | AttemptEnd::HostLost => "stopped".to_owned(),
     }
 }

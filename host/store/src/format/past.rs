@@ -176,6 +176,7 @@ fn end_code(end: RequeueCause) -> u8 {
         RequeueCause::TimedOut => 1,
         RequeueCause::Released => 2,
         RequeueCause::HostLost => 3,
+        RequeueCause::NoMemory => 4,
     }
 }
 

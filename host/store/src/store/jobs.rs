@@ -16,7 +16,7 @@ use gristmill_core::job::record::{
     StreamPosition, host_lost_error,
 };
 use gristmill_core::job::retention::HistoryMax;
-use gristmill_core::job::state::{JobEvent, JobStatus};
+use gristmill_core::job::state::{JobEvent, JobStatus, ReleaseCause};
 use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::store::{
@@ -56,7 +56,9 @@ impl Drop for ReleaseOnDrop<'_> {
         if let Some(lease) = self.lease {
             // The store can only refuse this when it is closed, and then the next start releases
             // the job.
-            let _ = self.store.requeue_now(lease, JobEvent::Released { by: lease.claim });
+            let cause = ReleaseCause::Stopped;
+            let event = JobEvent::Released { by: lease.claim, cause };
+            let _ = self.store.requeue_now(lease, event);
         }
     }
 }
@@ -246,9 +248,9 @@ impl JobStore for Store {
         let _ = self.shared.change_live(|index, _| index.note_call(id, step));
     }
 
-    async fn release(&self, lease: Lease) -> FencedAnswer {
-        let (is_applied, on_disk) =
-            self.requeue_now(lease, JobEvent::Released { by: lease.claim })?;
+    async fn release(&self, lease: Lease, cause: ReleaseCause) -> FencedAnswer {
+        let event = JobEvent::Released { by: lease.claim, cause };
+        let (is_applied, on_disk) = self.requeue_now(lease, event)?;
         self.await_durable(is_applied, on_disk).await
     }
 

@@ -5,7 +5,7 @@ use gristmill_core::billing::usage::{
 };
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
 use gristmill_core::job::record::{Lease, Outcome, StoreEpoch};
-use gristmill_core::job::state::JobStatus;
+use gristmill_core::job::state::{JobStatus, ReleaseCause};
 use gristmill_core::store::Fenced;
 
 use crate::support::fixture::{Fixture, contract};
@@ -38,7 +38,7 @@ async fn usage_is_kept_with_the_results(t: Fixture) {
     // Not a job that waits again. A job without a result has the usage of its bill.
     t.submit("a").await;
     let lease = t.claim("a").await.lease;
-    assert_eq!(t.store.release(lease).await, Ok(Fenced::Applied));
+    assert_eq!(t.store.release(lease, ReleaseCause::Stopped).await, Ok(Fenced::Applied));
     let lease = t.claim("a").await.lease;
     let cancelled = t.store.cancel(&endpoint("a"), lease.job).await;
     assert_eq!(cancelled, Ok(Some(JobStatus::Cancelled)));
@@ -70,7 +70,7 @@ async fn usage_is_kept_with_the_results(t: Fixture) {
 async fn a_job_that_is_cancelled_while_it_runs_gets_the_usage_of_its_attempt(t: Fixture) {
     t.submit("a").await;
     let earlier = t.claim("a").await.lease;
-    assert_eq!(t.store.release(earlier).await, Ok(Fenced::Applied));
+    assert_eq!(t.store.release(earlier, ReleaseCause::Stopped).await, Ok(Fenced::Applied));
     let lease = t.claim("a").await.lease;
     let name = endpoint("a");
     assert_eq!(t.store.cancel(&name, lease.job).await, Ok(Some(JobStatus::Cancelled)));

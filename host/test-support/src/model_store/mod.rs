@@ -23,7 +23,7 @@ use gristmill_core::job::record::{
     StreamPosition, TIMED_OUT_ERROR, host_lost_error, queue_limit,
 };
 use gristmill_core::job::retention::HistoryMax;
-use gristmill_core::job::state::{Claim, JobEvent, JobState, JobStatus};
+use gristmill_core::job::state::{Claim, JobEvent, JobState, JobStatus, ReleaseCause};
 use gristmill_core::limits::{CRASHES_MAX, QUEUE_JOBS_MAX};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{
@@ -302,10 +302,10 @@ impl JobStore for ModelStore {
         let _ = self.change(|state, _, notifications| state.set_calls(id, count, notifications));
     }
 
-    async fn release(&self, lease: Lease) -> Result<Fenced, StoreError> {
+    async fn release(&self, lease: Lease, cause: ReleaseCause) -> Result<Fenced, StoreError> {
         self.change(|state, now, notifications| {
             let is_leased = state.leased(lease, now).is_some();
-            let event = JobEvent::Released { by: lease.claim };
+            let event = JobEvent::Released { by: lease.claim, cause };
             fenced(is_leased && state.apply(lease.job, event, now, notifications))
         })
     }

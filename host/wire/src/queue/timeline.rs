@@ -135,6 +135,8 @@ pub enum QueueCause {
     Retried,
     /// The host stopped its attempt, such as for a drain.
     Released,
+    /// The host had no memory for its attempt.
+    NoMemory,
     /// The host died while it ran.
     HostLost,
 }
