@@ -26,6 +26,7 @@ use gristmill_core::runtime::{
     Reservation, Runtime, RuntimeLoad, SandboxShortage, StageError, Staged, VolumeDirectories,
 };
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
+use gristmill_core::sharing::shares::Level;
 use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::trace::Tracer;
 use gristmill_egress::AddressPolicy;
@@ -87,7 +88,7 @@ pub struct RuntimeSettings {
     /// Whether the disk has room: without it uploads are refused, and the files of handlers cannot
     /// grow.
     pub disk_space: Arc<DiskSpaceGauge>,
-    /// Whether the host has several owners: then each may hold only a share of the sandboxes.
+    /// The parties that share the host: each may hold only a share of the sandboxes.
     pub tenancy: Tenancy,
     /// Keeps the components of hosts that share a database; `None` on a host with a data directory
     /// of its own.
@@ -372,34 +373,32 @@ impl Runtime for WasmtimeRuntime {
         Ok(())
     }
 
-    fn try_reserve(&self, deployment: &Arc<Deployment>) -> Option<Reservation> {
-        if let Some(reserved) = self.taken.reserve(&self.idle, deployment) {
+    fn try_reserve(&self, deployment: &Arc<Deployment>, level: Level) -> Option<Reservation> {
+        if let Some(reserved) = self.taken.reserve(&self.idle, deployment, level) {
             return Some(Reservation::new(reserved));
         }
-        let permit = self.share(deployment).try_take(deployment.endpoint.memory_bytes_max())?;
+        let bytes = deployment.endpoint.memory_bytes_max();
+        let permit = self.share(deployment).try_take(bytes, level)?;
         Some(self.reserved_permit(permit))
     }
 
-    async fn reserve(&self, deployment: &Arc<Deployment>) -> Reservation {
-        if let Some(reservation) = self.try_reserve(deployment) {
+    async fn reserve(&self, deployment: &Arc<Deployment>, level: Level) -> Reservation {
+        if let Some(reservation) = self.try_reserve(deployment, level) {
             return reservation;
         }
-        let permit = self.share(deployment).queue(deployment.endpoint.memory_bytes_max());
+        let permit = self.share(deployment).queue(deployment.endpoint.memory_bytes_max(), level);
         self.idle.make_room();
         self.reserved_permit(permit.await)
     }
 
     fn retire(&self, endpoint: &EndpointId, current: Option<&Arc<Deployment>>) {
         self.taken.retire(&self.idle, endpoint, current);
-        // The host may have fewer owners than before.
+        // The host may have fewer owners or endpoints than before.
         self.permits.serve();
     }
 
     fn shortage(&self, deployment: &Deployment) -> SandboxShortage {
-        match self.share(deployment).is_at_share(deployment.endpoint.memory_bytes_max()) {
-            true => SandboxShortage::OfOwner,
-            false => SandboxShortage::OfHost,
-        }
+        self.share(deployment).shortage(deployment.endpoint.memory_bytes_max())
     }
 
     fn compiles(&self) -> DurationTotals {

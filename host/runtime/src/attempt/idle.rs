@@ -6,11 +6,11 @@
 //! versions; its idle instances end at once.
 //!
 //! An idle instance keeps its permit, so that the pool is never exhausted. A worker that finds no
-//! permit ends the instance that has been idle longest; if the worker's owner is at its share, only
-//! instances of this owner. **Cost.** The instance's memory, until its idle time is over. A search
-//! examines all idle instances, at most as many as jobs may run.
+//! permit ends the instance that has been idle longest; if the worker's owner or endpoint is at its
+//! share, first those of this owner. **Cost.** The instance's memory, until its idle time is over.
+//! A search examines all idle instances, at most as many as jobs may run.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,8 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::attempt::instance::Instance;
-use gristmill_core::sharing::permits::{Permit, PermitAmount, Permits, Wanted};
+use gristmill_core::sharing::permits::{Permit, Permits, Wanted};
+use gristmill_core::sharing::shares::Level;
 
 /// Interval at which instances whose idle time is over are ended.
 const SWEEP: Duration = Duration::from_millis(500);
@@ -56,16 +57,11 @@ struct State {
 impl State {
     /// Takes the instance that must make room for a waiting worker.
     fn take_for(&mut self, permits: &Permits) -> Option<IdleInstance> {
-        let mut held = HashMap::<_, PermitAmount>::new();
-        for IdleInstance { permit, .. } in &self.waiting {
-            let held = held.entry(permit.owner().clone()).or_default();
-            *held = *held + permit.amount();
-        }
         let is_wanted = |waiting: &IdleInstance, wanted: &Wanted| match wanted {
             Wanted::OfAny => true,
             Wanted::Of(owner) => waiting.permit.owner() == owner,
         };
-        let wanted = permits.wanted(&held)?;
+        let wanted = permits.wanted(self.waiting.iter().map(|waiting| &waiting.permit))?;
         let oldest = self.waiting.iter().position(|waiting| is_wanted(waiting, &wanted))?;
         self.waiting.remove(oldest)
     }
@@ -77,11 +73,15 @@ impl Idle {
         Self { permits, state: Arc::default() }
     }
 
-    /// The instance of this deployment that has been idle for the shortest time.
-    pub(crate) fn take(&self, deployment: &Arc<Deployment>) -> Option<IdleInstance> {
+    /// The instance of this deployment that has been idle for the shortest time, for a job at this
+    /// level; `None` too if its slot is kept for deeper levels.
+    pub(crate) fn take(&self, deployment: &Arc<Deployment>, level: Level) -> Option<IdleInstance> {
         let mut state = self.state.lock();
         let is_right = |waiting: &IdleInstance| Arc::ptr_eq(waiting.deployment(), deployment);
         let found = state.waiting.iter().rposition(is_right)?;
+        if !state.waiting.get_mut(found)?.permit.try_move(level) {
+            return None;
+        }
         state.waiting.remove(found)
     }
 
