@@ -1,5 +1,6 @@
 //! Conversion between the messages and the types of the host. Input from another host is checked.
 
+use gristmill_core::sharing::shares::Level;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Chunk, Part};
 use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptReport, FailureReason, LogLevel, Usage};
+use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::trace::{TraceContext, TraceState};
 use tokio_util::sync::CancellationToken;
 
@@ -84,7 +86,7 @@ pub(crate) fn component(bytes: &[u8]) -> Result<Component, Unusable> {
 }
 
 /// The first message of an attempt.
-pub(crate) fn start(deployment: u64, attempt: &Attempt, several_owners: bool) -> Start {
+pub(crate) fn start(deployment: u64, attempt: &Attempt, level: Level, tenancy: &Tenancy) -> Start {
     let Attempt { job, number, input, s3_config, trace, timeout_ms, deadline, .. } = attempt;
     let remaining = deadline.saturating_duration_since(Instant::now());
     let state = trace.as_ref().and_then(|trace| trace.state.as_str()).unwrap_or_default();
@@ -98,7 +100,10 @@ pub(crate) fn start(deployment: u64, attempt: &Attempt, several_owners: bool) ->
         trace_state: state.to_owned(),
         timeout_ms: *timeout_ms,
         remaining_ms: u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX),
-        several_owners,
+        level: level.get().into(),
+        several_owners: tenancy.has_several_owners(),
+        several_endpoints: tenancy.has_several_endpoints(&attempt.deployment.endpoint.owner),
+        calls: tenancy.has_calls(),
     }
 }
 

@@ -110,6 +110,16 @@ pub(crate) struct Start {
     /// runner.
     #[prost(bool, tag = "10")]
     pub(crate) several_owners: bool,
+    /// Whether the owner of the deployment has several endpoints, so that each may hold only a
+    /// share of what the owner may.
+    #[prost(bool, tag = "11")]
+    pub(crate) several_endpoints: bool,
+    /// Whether handlers may call endpoints, so that sandboxes are kept for called jobs.
+    #[prost(bool, tag = "12")]
+    pub(crate) calls: bool,
+    /// The level of the job in a chain of calls.
+    #[prost(uint32, tag = "13")]
+    pub(crate) level: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]

@@ -155,6 +155,36 @@ async fn an_owner_exists_as_soon_as_a_key_names_it() {
     assert!(!tenancy.has_several_owners());
 }
 
+/// Jobs of an endpoint leave sandboxes to the other endpoints of its owner, if there are any.
+#[tokio::test]
+async fn an_owner_of_several_endpoints_and_an_endpoint_that_calls_are_known() {
+    let t = Fixture::new().await;
+    let tenancy = t.catalog.tenancy();
+    let answers = || ["a", "b"].map(|of| tenancy.has_several_endpoints(&owner(of)));
+    t.put([CatalogEntry::Template(template("a", "t", "i:1"))]).await;
+    t.put([endpoint("a", "first", "t"), endpoint("b", "of-b", "t")]).await;
+    assert_eq!((answers(), tenancy.has_calls()), ([false, false], false));
+    let CatalogEntry::Endpoint(mut calling) = endpoint("a", "second", "t") else { unreachable!() };
+    calling.settings.call_endpoints = vec![EndpointId::new("first").unwrap()];
+    t.put([CatalogEntry::Endpoint(calling)]).await;
+    assert_eq!((answers(), tenancy.has_calls()), ([true, false], true));
+    let later = crate::sharing::tenancy::Tenancy::default();
+    let Fixture { catalog, .. } = t;
+    drop(catalog.with_tenancy(later.clone()));
+    assert!(later.has_several_endpoints(&owner("a")) && later.has_calls());
+}
+
+#[tokio::test]
+async fn deleting_an_endpoint_may_leave_its_owner_with_one() {
+    let t = Fixture::new().await;
+    let tenancy = t.catalog.tenancy();
+    t.put([CatalogEntry::Template(template("a", "t", "i:1"))]).await;
+    t.put([endpoint("a", "first", "t"), endpoint("a", "second", "t")]).await;
+    assert!(tenancy.has_several_endpoints(&owner("a")));
+    t.delete(CatalogKey::Endpoint(EndpointId::new("second").unwrap())).await;
+    assert!(!tenancy.has_several_endpoints(&owner("a")));
+}
+
 #[tokio::test]
 async fn an_endpoint_that_is_created_again_has_the_owner_of_its_new_incarnation() {
     let t = Fixture::new().await;

@@ -26,6 +26,8 @@ use crate::metrics::endpoint::RequestEnd;
 pub use crate::metrics::failure_reason::FailureReason;
 use crate::metrics::instruments::DurationTotals;
 use crate::sharing::disk_space::Shortage;
+pub use crate::sharing::permits::PermitShortage as SandboxShortage;
+use crate::sharing::shares::Level;
 use crate::time::Timestamp;
 use crate::trace::TraceContext;
 
@@ -41,18 +43,19 @@ pub trait Runtime: Send + Sync + std::fmt::Debug {
     /// [`CannotRun`]; a repetition is safe.
     async fn prepare(&self, deployment: &Deployment) -> Result<(), CannotRun>;
 
-    /// Reserves a sandbox for one attempt, if there is room now and no worker waits for it. Quick.
-    fn try_reserve(&self, deployment: &Arc<Deployment>) -> Option<Reservation>;
+    /// Reserves a sandbox for one attempt at this level, if there is room now and no worker waits
+    /// for it. Quick.
+    fn try_reserve(&self, deployment: &Arc<Deployment>, level: Level) -> Option<Reservation>;
 
-    /// Waits for room for one attempt. Owners that wait take turns, then their endpoints. Dropping
-    /// the future ends the wait.
-    async fn reserve(&self, deployment: &Arc<Deployment>) -> Reservation;
+    /// Waits for room for one attempt at this level. Owners that wait take turns, then their
+    /// endpoints. Dropping the future ends the wait.
+    async fn reserve(&self, deployment: &Arc<Deployment>, level: Level) -> Reservation;
 
     /// Ends the idle instances of an endpoint, unless they belong to its `current` deployment, by
     /// identity. `None`: the endpoint was deleted.
     fn retire(&self, endpoint: &EndpointId, current: Option<&Arc<Deployment>>);
 
-    /// Why a worker of this deployment waits for room.
+    /// Why a worker of this deployment waits for room for a client's job.
     fn shortage(&self, _deployment: &Deployment) -> SandboxShortage {
         SandboxShortage::OfHost
     }
@@ -117,15 +120,6 @@ impl std::fmt::Debug for Reservation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reservation").finish_non_exhaustive()
     }
-}
-
-/// Why there is no room for an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SandboxShortage {
-    /// The host has none.
-    OfHost,
-    /// The endpoint's owner has its share, and the rest is kept free for other owners.
-    OfOwner,
 }
 
 /// How busy a runtime is.

@@ -231,6 +231,13 @@ impl Workers for Dispatcher {
                     "every sandbox of the host is taken (--max-running-jobs, --max-sandbox-memory-mib)"
                         .into()
                 }
+                SandboxShortage::OfEndpoint => "the endpoint has its share of the host's sandboxes; the rest is kept free \
+                     for other endpoints and for jobs that handlers call (--max-running-jobs, \
+                     --max-sandbox-memory-mib)"
+                    .into(),
+                SandboxShortage::OfClients => "the free sandboxes of the host are kept for jobs that handlers call \
+                     (--max-running-jobs)"
+                    .into(),
                 SandboxShortage::OfOwner => "the endpoint's owner has its share of the host's sandboxes; the rest is \
                                       kept free for other owners (--max-running-jobs, \
                                       --max-sandbox-memory-mib)"

@@ -22,12 +22,13 @@ use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, SubmissionKind, Te
 use gristmill_core::job::handler_call::HandlerCall;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::policy::Policy;
-use gristmill_core::job::record::{Chunk, JobRecord, NewJob};
+use gristmill_core::job::record::{Chunk, JobRecord, NewJob, RequeueCause};
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun, FailureReason, Reservation,
     Runtime, RuntimeLoad, Usage,
 };
+use gristmill_core::sharing::shares::Level;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, StoreError, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
@@ -37,12 +38,16 @@ use gristmill_dispatch::{Dispatcher, Drained, Parts};
 use gristmill_test_support::ModelStore;
 use gristmill_test_support::new_job;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Behaves as the input's `do` says.
 #[derive(Debug)]
 struct ScriptedRuntime {
     sandboxes: Arc<Semaphore>,
+    /// Further ones, for jobs that calls wait for.
+    kept: Arc<Semaphore>,
+    /// Jobs of clients that ran in one of these.
+    misused: AtomicU64,
     /// Calls of `prepare`: one in each round of a worker.
     rounds: AtomicU64,
     /// The version and the identity of the deployment that ran last.
@@ -70,12 +75,24 @@ impl Runtime for ScriptedRuntime {
         }
     }
 
-    fn try_reserve(&self, _: &Arc<Deployment>) -> Option<Reservation> {
-        self.sandboxes.clone().try_acquire_owned().ok().map(Reservation::new)
+    fn try_reserve(&self, _: &Arc<Deployment>, level: Level) -> Option<Reservation> {
+        let kept = || self.kept.clone().try_acquire_owned().ok().filter(|_| level > Level::CLIENT);
+        let permit = self.sandboxes.clone().try_acquire_owned().ok();
+        Some(match permit {
+            Some(permit) => Reservation::new((permit, false)),
+            None => Reservation::new((kept()?, true)),
+        })
     }
 
-    async fn reserve(&self, _: &Arc<Deployment>) -> Reservation {
-        Reservation::new(self.sandboxes.clone().acquire_owned().await.unwrap())
+    async fn reserve(&self, _: &Arc<Deployment>, level: Level) -> Reservation {
+        tokio::select! {
+            permit = self.sandboxes.clone().acquire_owned() => {
+                Reservation::new((permit.unwrap(), false))
+            }
+            permit = self.kept.clone().acquire_owned(), if level > Level::CLIENT => {
+                Reservation::new((permit.unwrap(), true))
+            }
+        }
     }
 
     fn retire(&self, endpoint: &EndpointId, current: Option<&Arc<Deployment>>) {
@@ -89,10 +106,13 @@ impl Runtime for ScriptedRuntime {
 
     async fn perform(
         &self,
-        _reservation: Reservation,
+        reservation: Reservation,
         attempt: Attempt,
         sink: Arc<dyn AttemptSink>,
     ) -> AttemptReport {
+        let room = reservation.downcast::<(OwnedSemaphorePermit, bool)>().unwrap();
+        let is_of_client = !matches!(attempt.job.submission(), SubmissionKind::Handler(_));
+        self.misused.fetch_add((room.1 && is_of_client).into(), Ordering::SeqCst);
         *self.ran.lock() = Some(attempt.deployment.clone());
         let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
         self.running_max.fetch_max(running, Ordering::SeqCst);
@@ -101,6 +121,8 @@ impl Runtime for ScriptedRuntime {
             "return" => AttemptEnd::Returned(Json::from_value(&attempt.number)),
             "fail" => AttemptEnd::Failed { reason: FailureReason::Handler, error: "no".into() },
             "time out" => AttemptEnd::DeadlineReached,
+            "find no memory" if attempt.number == 1 => AttemptEnd::NoMemory,
+            "find no memory" => AttemptEnd::Returned(Json::from_value(&attempt.number)),
             "work" => {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 AttemptEnd::Returned(Json::null())
@@ -119,6 +141,13 @@ impl Runtime for ScriptedRuntime {
                 AttemptEnd::Stopped
             }
             call => {
+                let call = match call.strip_prefix("later ") {
+                    Some(call) => {
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        call
+                    }
+                    None => call,
+                };
                 let Some(depth) = call.strip_prefix("call ") else { panic!("{call}?") };
                 let next = match depth.parse::<u8>().unwrap() {
                     1 => "work".to_owned(),
@@ -166,6 +195,8 @@ impl Bench {
         deploy(&catalog, scaling).await;
         let runtime = Arc::new(ScriptedRuntime {
             sandboxes: Arc::new(Semaphore::new(sandboxes)),
+            kept: Arc::new(Semaphore::new(0)),
+            misused: AtomicU64::default(),
             rounds: AtomicU64::new(0),
             ran: Mutex::default(),
             retired: Mutex::default(),
@@ -281,6 +312,16 @@ async fn each_end_of_an_attempt_becomes_the_jobs_status() {
         bench.until(id, Some(status)).await;
         assert_eq!(bench.record(id).await.unwrap().error.as_deref(), error);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_without_memory_waits_again_and_loses_no_try() {
+    let bench = Bench::new(0, 4).await;
+    let id = bench.submit("find no memory", false).await;
+    bench.until(id, Some(JobStatus::Completed)).await;
+    let record = bench.record(id).await.unwrap();
+    let ends: Vec<_> = record.past_attempts.iter().map(|past| past.end).collect();
+    assert_eq!((ends, record.retries), (vec![RequeueCause::NoMemory], 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -634,6 +675,26 @@ async fn jobs_that_call_each_other_in_chains_end_on_one_worker() {
     bench.pass(10_000).await;
     assert_eq!(bench.dispatcher.counts(&bench.endpoint).running, 0);
     assert_eq!(bench.runtime.sandboxes.available_permits(), 5);
+}
+
+/// The workers that wait for the sandbox of a client's job ask for that of the called job.
+#[tokio::test(start_paused = true)]
+async fn a_called_job_is_served_although_workers_wait_for_clients_jobs() {
+    for (depth, kept) in [(1, 1), (2, 2), (1, 3)] {
+        let bench = Bench::with_sandboxes(0, 20, 3).await;
+        bench.runtime.kept.add_permits(kept);
+        let mut jobs = vec![];
+        for _ in 0..12 {
+            jobs.push(bench.submit(&format!("later call {depth}"), false).await);
+        }
+        for job in jobs {
+            bench.until(job, COMPLETED).await;
+        }
+        assert_eq!(bench.runtime.misused.load(Ordering::SeqCst), 0);
+        bench.pass(10_000).await;
+        let free = [&bench.runtime.sandboxes, &bench.runtime.kept].map(|of| of.available_permits());
+        assert_eq!(free, [3, kept]);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -22,6 +22,7 @@ use std::task::{Context, Poll, Waker, ready};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use gristmill_core::sharing::permits::{Permit, PermitShare, Permits};
+use gristmill_core::sharing::shares::Level;
 use parking_lot::Mutex;
 
 /// Most bytes that are read in one turn.
@@ -183,10 +184,10 @@ impl State {
             Some(queued) => queued,
             None => {
                 let share = if is_first { &self.first } else { &self.later };
-                if let Some(permit) = share.try_take(0) {
+                if let Some(permit) = share.try_take(0, Level::CLIENT) {
                     return Poll::Ready(permit);
                 }
-                let permit = share.queue(0).boxed();
+                let permit = share.queue(0, Level::CLIENT).boxed();
                 Queued { is_first, permit, waker: context.waker().clone() }
             }
         };

@@ -24,6 +24,7 @@ use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptSink, HandlerHost, LogLevel, Runtime as _, SinkClosed, StackCall,
 };
+use gristmill_core::sharing::shares::Level;
 use gristmill_core::time::Timestamp;
 use gristmill_runtime::{Compiler, MemoryRecords, Pool, RuntimeSettings, WasmtimeRuntime};
 use tempfile::TempDir;
@@ -121,7 +122,7 @@ impl Mill {
                 tokio::spawn(async move {
                     for _ in 0..jobs {
                         let attempt = attempt(&deployment, &input);
-                        let reservation = sandbox.reserve(&deployment).await;
+                        let reservation = sandbox.reserve(&deployment, Level::CLIENT).await;
                         let sink = Arc::new(NoSink);
                         let report = sandbox.perform(reservation, attempt, sink).await;
                         assert!(matches!(report.end, AttemptEnd::Returned(_)), "{:?}", report.end);

@@ -19,6 +19,7 @@ use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{
     Attempt, AttemptReport, AttemptSink, HandlerHost, LogLevel, Runtime as _, SinkClosed, StackCall,
 };
+use gristmill_core::sharing::shares::Level;
 use gristmill_core::time::Timestamp;
 use parking_lot::Mutex;
 use tempfile::TempDir;
@@ -277,7 +278,7 @@ impl TestRuntime {
 
     pub(crate) async fn perform(&self, run: &Run) -> AttemptReport {
         let deployment = run.deployment();
-        let reservation = self.runtime.reserve(&deployment).await;
+        let reservation = self.runtime.reserve(&deployment, Level::CLIENT).await;
         self.runtime.perform(reservation, run.attempt_of(deployment), run.sink.clone()).await
     }
 

@@ -26,6 +26,7 @@ use gristmill_core::runtime::{
     Reservation, Runtime, RuntimeLoad, SandboxShortage, StageError, Staged, VolumeDirectories,
 };
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
+use gristmill_core::sharing::shares::Level;
 use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::trace::Tracer;
 use gristmill_egress::AddressPolicy;
@@ -47,8 +48,11 @@ use crate::disk::{Disks, Files, Wiping};
 use crate::egress::{Egress, RequestRefusal, not_allowed};
 use crate::engine::{Engines, Pool};
 use crate::files::blocking;
+use crate::sandbox::charge::{Account, Charge};
 use crate::sandbox::deadline::{Halt, Watch};
-use crate::sandbox::state::State;
+use crate::sandbox::growths::Growths;
+use crate::sandbox::peaks::Peaks;
+use crate::sandbox::state::{State, Surroundings};
 use crate::swap::SwapWatch;
 use crate::wasmtime_runtime::reserved::{Reserved, ReservedRoom, Taken};
 use gristmill_core::sharing::permits::{Permit, PermitShare, Permits};
@@ -87,7 +91,7 @@ pub struct RuntimeSettings {
     /// Whether the disk has room: without it uploads are refused, and the files of handlers cannot
     /// grow.
     pub disk_space: Arc<DiskSpaceGauge>,
-    /// Whether the host has several owners: then each may hold only a share of the sandboxes.
+    /// The parties that share the host: each may hold only a share of the sandboxes.
     pub tenancy: Tenancy,
     /// Keeps the components of hosts that share a database; `None` on a host with a data directory
     /// of its own.
@@ -140,6 +144,7 @@ pub struct WasmtimeRuntime {
     permits: Permits,
     idle: Idle,
     taken: Taken,
+    account: Arc<Account>,
     low_priority_threads: Option<Handle>,
 }
 
@@ -172,6 +177,13 @@ impl WasmtimeRuntime {
         let (data_dir, tenancy) = (&settings.data_dir, settings.tenancy.clone());
         let disk = (settings.disk_space.clone(), tenancy);
         let (compiler, depot) = (settings.compiler, settings.depot);
+        let idle = Idle::new(permits.clone());
+        let weak = idle.downgrade();
+        let growths = Growths::new(permits.clone(), move || {
+            if let Some(idle) = weak.upgrade() {
+                idle.make_room();
+            }
+        });
         let artifacts = Artifacts::open(data_dir, engines, compiler, records, depot, disk);
         Ok(Self {
             artifacts: artifacts.map_err(engine_error)?.into(),
@@ -187,7 +199,8 @@ impl WasmtimeRuntime {
                 settings.tracer,
                 settings.request_refusal,
             ),
-            idle: Idle::new(permits.clone()),
+            account: Arc::new(Account { peaks: Peaks::default(), growths }),
+            idle,
             taken: Taken::default(),
             permits,
             low_priority_threads: settings.low_priority_threads,
@@ -279,26 +292,24 @@ impl WasmtimeRuntime {
     }
 
     /// The start of an attempt: the reserved instance, or the parts of a new one.
-    async fn start(
-        &self,
-        reserved: Reserved,
-        attempt: &Attempt,
-    ) -> Result<(Start, Permit), String> {
+    async fn start(&self, reserved: Reserved, attempt: &Attempt) -> Result<Start, String> {
         match reserved.into_parts() {
-            ReservedRoom::Instance(waiting) => {
-                let IdleInstance { instance, permit, .. } = *waiting;
-                Ok((Start::Reused(Box::new(instance)), permit))
-            }
+            ReservedRoom::Instance(waiting) => Ok(Start::Reused(waiting)),
             ReservedRoom::Permit(permit) => {
                 let loaded = self.loaded(&attempt.deployment).await?;
                 let files = self.disks.files(&attempt.deployment).await?;
-                Ok((Start::New(loaded, files), permit))
+                Ok(Start::New(loaded, files, permit))
             }
         }
     }
 
     fn share(&self, deployment: &Deployment) -> PermitShare {
         self.permits.share(&deployment.endpoint.owner, &deployment.endpoint.id)
+    }
+
+    /// The bytes that an attempt of the deployment needs to begin.
+    fn estimate(&self, deployment: &Deployment) -> u64 {
+        self.account.peaks.estimate(deployment).min(self.permits.bytes_of_owner_max())
     }
 
     fn reserved_permit(&self, permit: Permit) -> Reservation {
@@ -314,12 +325,19 @@ impl WasmtimeRuntime {
         watch: Arc<Watch>,
     ) -> wasmtime::Result<Instance> {
         match start {
-            Start::Reused(mut instance) => {
+            Start::Reused(waiting) => {
+                let mut instance = waiting.instance;
                 instance.begin(attempt, sink, watch)?;
-                Ok(*instance)
+                Ok(instance)
             }
-            Start::New(loaded, files) => {
-                let state = State::new(attempt, sink, watch, self.egress.clone(), files);
+            Start::New(loaded, files, permit) => {
+                let surroundings = Surroundings {
+                    charge: Arc::new(Charge::new(permit)),
+                    account: self.account.clone(),
+                    network: self.egress.clone(),
+                    files,
+                };
+                let state = State::new(attempt, sink, watch, surroundings);
                 Instance::new(loaded, state)
             }
         }
@@ -359,8 +377,8 @@ impl WasmtimeRuntime {
 }
 
 enum Start {
-    Reused(Box<Instance>),
-    New(Arc<Loaded>, Option<Files>),
+    Reused(Box<IdleInstance>),
+    New(Arc<Loaded>, Option<Files>, Permit),
 }
 
 #[async_trait]
@@ -372,34 +390,34 @@ impl Runtime for WasmtimeRuntime {
         Ok(())
     }
 
-    fn try_reserve(&self, deployment: &Arc<Deployment>) -> Option<Reservation> {
-        if let Some(reserved) = self.taken.reserve(&self.idle, deployment) {
+    fn try_reserve(&self, deployment: &Arc<Deployment>, level: Level) -> Option<Reservation> {
+        if let Some(reserved) = self.taken.reserve(&self.idle, deployment, level) {
             return Some(Reservation::new(reserved));
         }
-        let permit = self.share(deployment).try_take(deployment.endpoint.memory_bytes_max())?;
+        let permit = self.share(deployment).try_take(self.estimate(deployment), level)?;
         Some(self.reserved_permit(permit))
     }
 
-    async fn reserve(&self, deployment: &Arc<Deployment>) -> Reservation {
-        if let Some(reservation) = self.try_reserve(deployment) {
+    async fn reserve(&self, deployment: &Arc<Deployment>, level: Level) -> Reservation {
+        if let Some(reservation) = self.try_reserve(deployment, level) {
             return reservation;
         }
-        let permit = self.share(deployment).queue(deployment.endpoint.memory_bytes_max());
+        let permit = self.share(deployment).queue(self.estimate(deployment), level);
         self.idle.make_room();
         self.reserved_permit(permit.await)
     }
 
     fn retire(&self, endpoint: &EndpointId, current: Option<&Arc<Deployment>>) {
         self.taken.retire(&self.idle, endpoint, current);
-        // The host may have fewer owners than before.
+        if current.is_none() {
+            self.account.peaks.forget(endpoint);
+        }
+        // The host may have fewer owners or endpoints than before.
         self.permits.serve();
     }
 
     fn shortage(&self, deployment: &Deployment) -> SandboxShortage {
-        match self.share(deployment).is_at_share(deployment.endpoint.memory_bytes_max()) {
-            true => SandboxShortage::OfOwner,
-            false => SandboxShortage::OfHost,
-        }
+        self.share(deployment).shortage(self.estimate(deployment))
     }
 
     fn compiles(&self) -> DurationTotals {
@@ -437,7 +455,7 @@ impl Runtime for WasmtimeRuntime {
                 return AttemptReport::halted(Halt::Deadline);
             }
         };
-        let (start, permit) = match start {
+        let start = match start {
             Ok(start) => start,
             Err(reason) => return AttemptReport::failed(reason),
         };
@@ -452,9 +470,8 @@ impl Runtime for WasmtimeRuntime {
             let attempted = AssertUnwindSafe(call::run(&mut instance)).catch_unwind().await;
             drop(ticking);
             match attempted.is_ok().then(|| instance.waits()).flatten() {
-                Some(wait) => idle.put(instance, permit, wait),
-                // The instance is dropped first, so that the pool has room for the next job.
-                None => drop((instance, permit)),
+                Some(wait) => idle.put(instance, wait),
+                None => drop(instance),
             }
             attempted
         };
@@ -518,6 +535,8 @@ mod reserved;
 
 #[cfg(test)]
 mod hostile_tests;
+#[cfg(test)]
+mod memory_tests;
 #[cfg(test)]
 mod reuse_tests;
 #[cfg(test)]

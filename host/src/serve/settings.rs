@@ -168,9 +168,9 @@ pub struct ServeSettings {
     #[arg(long, value_name = "N", env = "GRISTMILL_MAX_RUNNING_JOBS", default_value = "256")]
     pub max_running_jobs: Within<1, 4_096>,
 
-    /// Memory of all sandboxes together, in MiB. Each sandbox takes the `memoryMib` of its
-    /// endpoint; jobs wait until it is free [default: five eighths of the machine's memory, or of
-    /// its control group's limit].
+    /// Memory of all sandboxes together, in MiB. Jobs wait for it in the queue, and sandboxes that
+    /// grow wait too [default: five eighths of the machine's memory, or of its control group's
+    /// limit].
     #[arg(long, value_name = "MIB", env = "GRISTMILL_MAX_SANDBOX_MEMORY_MIB")]
     pub max_sandbox_memory_mib: Option<Within<1, MIB_MAX>>,
 

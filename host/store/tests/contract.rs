@@ -15,7 +15,9 @@ use crate::support::{
 };
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, Image};
 use gristmill_core::deploy::digest::ComponentDigest;
-use gristmill_core::id::{EndpointId, JobActionId, JobId, KeyId, OwnerId, ShardId, SubmissionKind};
+use gristmill_core::id::{
+    CallDepth, EndpointId, JobActionId, JobId, KeyId, OwnerId, ShardId, SubmissionKind,
+};
 use gristmill_core::job::action::{ActionCounts, JobAction, JobActionKind, JobActionState};
 use gristmill_core::job::filter::JobFilter;
 use gristmill_core::job::listing::Cursor;
@@ -27,6 +29,7 @@ use gristmill_core::job::retention::{ChosenRetention, HistoryMax, Retention};
 use gristmill_core::job::state::{Claim, JobStatus, ReleaseCause};
 use gristmill_core::job::tags::{Tag, Tags};
 use gristmill_core::limits::{CRASHES_MAX, RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
+use gristmill_core::sharing::shares::Level;
 use gristmill_core::signals::QueueListener;
 use gristmill_core::store::{Fenced, NextExpiry, RetryAnswer, StoreError, StoreFull, SubmitAnswer};
 use gristmill_core::time::Timestamp;
@@ -41,6 +44,7 @@ contract!(
     an_input_is_kept_as_long_as_its_job_can_run,
     jobs_are_claimed_in_order_and_low_priority_last,
     a_job_that_a_call_waits_for_is_claimed_first,
+    the_deepest_called_job_is_claimed_first,
     a_claimed_job_carries_what_its_handler_needs,
     each_outcome_is_kept,
     a_stale_lease_changes_nothing,
@@ -189,6 +193,40 @@ async fn a_job_that_a_call_waits_for_is_claimed_first(t: Fixture) {
     let claimed = t.claim_many("a", 3).await;
     let ids: Vec<_> = claimed.iter().map(|job| job.lease.job).collect();
     assert_eq!(ids, [first, forgotten, called]);
+}
+
+/// Shallower ones may have no sandbox before the deeper ones end.
+async fn the_deepest_called_job_is_claimed_first(t: Fixture) {
+    let of_depth = |depth: usize| {
+        let below = |depth: &CallDepth| CallDepth::below(SubmissionKind::Handler(*depth));
+        let depths = std::iter::successors(CallDepth::below(SubmissionKind::Async), below);
+        let submission = depths.skip(depth - 1).map(SubmissionKind::Handler).next().unwrap();
+        NewJob { id: JobId::generate(submission, t.store.shard()), ..job("a") }
+    };
+    let client = t.submit("a").await;
+    let mut called = vec![];
+    for depth in [2, 1, 8, 2] {
+        let job = t.submit_job(of_depth(depth)).await;
+        t.store.note_call(job, CallStep::Begins);
+        called.push(job);
+    }
+    // No call waits for it.
+    let submitted = t.submit_job(of_depth(5)).await;
+    let expected = [
+        (called[2], 8),
+        (called[0], 2),
+        (called[3], 2),
+        (called[1], 1),
+        (client, 0),
+        (submitted, 0),
+    ];
+    for (job, level) in expected {
+        let next = t.store.demand(&endpoint("a")).await.unwrap().level;
+        let claimed = t.claim("a").await;
+        let levels = [next, claimed.level];
+        assert_eq!((claimed.lease.job, levels), (job, [Level::of_number(level); 2]));
+    }
+    assert_eq!(t.store.demand(&endpoint("a")).await.unwrap().level, Level::CLIENT);
 }
 
 async fn a_claimed_job_carries_what_its_handler_needs(t: Fixture) {

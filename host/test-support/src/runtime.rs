@@ -9,6 +9,7 @@ use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun, Reservation, Runtime, RuntimeLoad,
     Usage,
 };
+use gristmill_core::sharing::shares::Level;
 
 /// A host without sandboxes: a worker that waits for one waits for ever.
 #[derive(Debug, Clone, Copy, Default)]
@@ -20,11 +21,11 @@ impl Runtime for NoRuntime {
         Ok(())
     }
 
-    fn try_reserve(&self, _: &Arc<Deployment>) -> Option<Reservation> {
+    fn try_reserve(&self, _: &Arc<Deployment>, _: Level) -> Option<Reservation> {
         None
     }
 
-    async fn reserve(&self, _: &Arc<Deployment>) -> Reservation {
+    async fn reserve(&self, _: &Arc<Deployment>, _: Level) -> Reservation {
         std::future::pending().await
     }
 

@@ -10,6 +10,7 @@ mod auth;
 mod big_streams;
 mod billing;
 mod browsers;
+mod call_shares;
 mod cancel;
 mod concurrent_changes;
 mod console;

@@ -1,41 +1,119 @@
-//! The bound on the memory of all sandboxes together.
+//! The memory of all sandboxes together: what a job is charged, and what happens when it is used
+//! up.
 
-use gristmill_tests::{TestHost, eventually, guests};
-use serde_json::json;
+use std::time::Duration;
+
+use gristmill_tests::{Client, TestHost, eventually, guests};
+use serde_json::{Value, json};
+
+/// Waits until the job waits with a reason that contains `part`.
+async fn reason_of(client: &Client, endpoint: &str, job: &str, part: &str) -> String {
+    eventually("a reason", async || {
+        let waiting = client.status(endpoint, job).await.ok();
+        let reason = waiting["reason"].as_str().filter(|reason| reason.contains(part));
+        reason.filter(|_| waiting["status"] == "IN_QUEUE").map(str::to_owned)
+    })
+    .await
+}
+
+/// A job is charged the memory that it has, not the `memoryMib` of its endpoint: of these, two fit
+/// into 512 MiB.
+#[tokio::test]
+async fn two_hundred_jobs_wait_in_the_memory_of_two() {
+    let memory = ["--max-sandbox-memory-mib", "512", "--max-running-jobs", "300"];
+    let host = TestHost::start_with(&memory);
+    let client = host.client();
+    let endpoints = ["first", "second"];
+    for endpoint in endpoints {
+        host.deploy(&guests::playground(), endpoint, json!({ "workersMax": 100 })).await;
+        for _ in 0..100 {
+            client.submit(endpoint, json!({ "op": "sleep_forever" })).await;
+        }
+    }
+    for endpoint in endpoints {
+        eventually("100 running jobs", async || {
+            let health = client.health(endpoint).await;
+            (health["jobs"]["inProgress"] == 100).then_some(())
+        })
+        .await;
+    }
+    let third = host.deploy(&guests::playground(), "third", json!({})).await;
+    assert_eq!(client.finish(&third, json!({ "op": "echo" })).await["status"], "COMPLETED");
+}
 
 #[tokio::test]
-async fn jobs_wait_for_memory_and_an_endpoint_beyond_it_says_why() {
+async fn a_job_that_gets_no_memory_goes_back_to_its_place_and_runs_when_there_is_some() {
+    let host = TestHost::start_with(&["--max-sandbox-memory-mib", "64"]);
+    let client = host.client();
+    let endpoint = host.deploy(&guests::playground(), "large", json!({ "memoryMib": 64 })).await;
+    // Its input takes more than half of the memory.
+    let large = |ms: u64| json!({ "op": "sleep", "ms": ms, "value": "x".repeat(9_000_000) });
+    let running = client.submit(&endpoint, large(3_600_000)).await;
+    client.until(&endpoint, &running, "IN_PROGRESS").await;
+    // It is admitted by an estimate, and then finds no memory to grow.
+    let waiting = client.submit(&endpoint, large(1)).await;
+    reason_of(&client, &endpoint, &waiting, "--max-sandbox-memory-mib").await;
+    // Another endpoint is served beside them.
+    let small = host.deploy(&guests::playground(), "small", json!({ "memoryMib": 16 })).await;
+    assert_eq!(client.finish(&small, json!({ "op": "echo" })).await["status"], "COMPLETED");
+    client.cancel(&endpoint, &running).await.ok();
+    let done = client.until(&endpoint, &waiting, "COMPLETED").await;
+    assert_eq!(done["retries"].as_u64().unwrap_or(0), 0, "it has lost no try");
+    let timeline = client.get(&client.path(&endpoint, &format!("timeline/{waiting}"))).await.ok();
+    let causes: Vec<_> = timeline["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|event| event["cause"].as_str())
+        .collect();
+    let (first, again) = causes.split_first().unwrap();
+    assert_eq!(*first, "submitted");
+    assert!(again.iter().all(|cause| *cause == "noMemory"), "{timeline}");
+}
+
+#[tokio::test]
+async fn an_endpoint_beyond_all_memory_says_why() {
     let host = TestHost::start_with(&["--max-sandbox-memory-mib", "300"]);
     let client = host.client();
-    let deploy = async |name: &str, mib: u64| {
-        let settings = json!({ "memoryMib": mib, "reuse": { "maxJobs": 100, "maxIdle": 3600 } });
-        host.deploy(&guests::playground(), name, settings).await
-    };
-    let (large, small) = (deploy("large", 256).await, deploy("small", 32).await);
-    let (middle, huge) = (deploy("middle", 128).await, deploy("huge", 512).await);
-    let forever = json!({ "op": "sleep_forever" });
-    let echo = json!({ "op": "echo", "value": 1 });
-    let running = client.submit(&large, forever).await;
-    client.until(&large, &running, "IN_PROGRESS").await;
-    assert_eq!(client.finish(&small, echo.clone()).await["status"], "COMPLETED", "it fits beside");
-    let reason_of = async |endpoint: &str, job: &str, part: &str| {
-        eventually("a reason", async || {
-            let waiting = client.status(endpoint, job).await.ok();
-            assert_eq!(waiting["status"], "IN_QUEUE", "{waiting}");
-            waiting["reason"].as_str().filter(|reason| reason.contains(part)).map(str::to_owned)
-        })
-        .await
-    };
-    let waiting = client.submit(&middle, echo.clone()).await;
-    reason_of(&middle, &waiting, "--max-sandbox-memory-mib").await;
-    let never = client.submit(&huge, echo.clone()).await;
-    let reason = reason_of(&huge, &never, "memoryMib of 512").await;
+    let settings = json!({ "memoryMib": 512 });
+    let huge = host.deploy(&guests::playground(), "huge", settings).await;
+    let never = client.submit(&huge, json!({ "op": "echo" })).await;
+    let reason = reason_of(&client, &huge, &never, "memoryMib of 512").await;
     assert!(reason.contains("300 MiB (--max-sandbox-memory-mib)"), "{reason}");
-    client.cancel(&large, &running).await.ok();
-    client.until(&middle, &waiting, "COMPLETED").await;
-    // Idle instances have memory too, and are dropped.
-    assert_eq!(client.finish(&large, echo.clone()).await["status"], "COMPLETED");
-    assert_eq!(client.finish(&middle, echo).await["status"], "COMPLETED");
     client.patch("/v1/endpoints/huge", &json!({ "memoryMib": 300 })).await.ok();
     client.until(&huge, &never, "COMPLETED").await;
+}
+
+/// Attempts that all grow at once, beyond the memory of the host: each job ends once, and an
+/// innocent endpoint is served meanwhile.
+#[tokio::test]
+async fn jobs_that_grow_together_end_once_and_delay_no_other_endpoint() {
+    let host = TestHost::start_with(&["--max-sandbox-memory-mib", "512"]);
+    let client = host.client();
+    let settings = json!({ "workersMax": 60, "memoryMib": 256 });
+    let greedy = host.deploy(&guests::playground(), "greedy", settings).await;
+    let innocent = host.deploy(&guests::playground(), "innocent", json!({})).await;
+    assert_eq!(client.finish(&innocent, json!({ "op": "echo" })).await["status"], "COMPLETED");
+    let mut jobs = vec![];
+    for _ in 0..60 {
+        jobs.push(client.submit(&greedy, json!({ "op": "alloc", "mib": 200 })).await);
+    }
+    let is_done = async |jobs: &[String]| {
+        let mut done = 0;
+        for job in jobs {
+            let status = client.status(&greedy, job).await.ok();
+            assert_ne!(status["status"], "FAILED", "{status}");
+            done += usize::from(status["status"] == "COMPLETED");
+        }
+        done == jobs.len()
+    };
+    let mut served = 0;
+    while !is_done(&jobs).await {
+        let answer: Value = client.finish(&innocent, json!({ "op": "echo" })).await;
+        assert_eq!(answer["status"], "COMPLETED", "{answer}");
+        served += 1;
+        // The calls of the statuses have a rate limit.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    assert!(served > 0);
 }

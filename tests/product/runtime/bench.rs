@@ -24,6 +24,7 @@ use gristmill_core::runtime::{
     Runtime as _, SinkClosed, StackCall,
 };
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
+use gristmill_core::sharing::shares::Level;
 use gristmill_core::time::Timestamp;
 use gristmill_runtime::{Compiler, MemoryRecords, RuntimeSettings, WasmtimeRuntime};
 use parking_lot::Mutex;
@@ -145,7 +146,7 @@ impl Run<'_> {
 
     /// The same on a deployment of an earlier run, whose idle instance is used again.
     pub(crate) async fn perform_on(&self, deployment: &Arc<Deployment>) -> Report {
-        let reservation = self.bench.runtime.reserve(deployment).await;
+        let reservation = self.bench.runtime.reserve(deployment, Level::CLIENT).await;
         let attempt = Attempt {
             job: JobId::generate(SubmissionKind::Async, ShardId(0)),
             number: 1,

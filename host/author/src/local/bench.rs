@@ -17,6 +17,7 @@ use gristmill_core::metrics::failure_reason::FailureReason;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, Runtime as _, Usage,
 };
+use gristmill_core::sharing::shares::Level;
 use gristmill_runtime::{MemoryRecords, RuntimeSettings, WasmtimeRuntime};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -125,7 +126,7 @@ impl Bench {
             () = stop.cancelled() => {
                 return AttemptReport { end: AttemptEnd::Stopped, usage: Usage::default() };
             }
-            reservation = self.runtime.reserve(&deployment) => reservation,
+            reservation = self.runtime.reserve(&deployment, Level::CLIENT) => reservation,
         };
         let attempt = Attempt {
             job: JobId::generate(SubmissionKind::Async, ShardId(0)),

@@ -13,6 +13,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use gristmill_core::job::handler_call::CallError;
 use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptReport, AttemptSink, Usage};
+use gristmill_core::sharing::tenancy::Tenancy;
 use hyper::StatusCode;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, warn};
@@ -34,12 +35,12 @@ pub(crate) async fn perform(
     room: Room,
     attempt: Attempt,
     sink: Arc<dyn AttemptSink>,
-    several_owners: bool,
+    tenancy: &Tenancy,
 ) -> AttemptReport {
-    let Room { link, deployment, permit } = room;
+    let Room { link, deployment, level, permit } = room;
     let _returned_at_end = permit;
     let (orders, body) = frames::channel();
-    let start = Order::Start(convert::start(deployment, &attempt, several_owners));
+    let start = Order::Start(convert::start(deployment, &attempt, level, tenancy));
     // The body exists.
     let _ = orders.send(&ToRunner { order: Some(start) });
     let mut until = Instant::from_std(attempt.deadline) + END_TIME_MAX;

@@ -14,6 +14,7 @@ use gristmill_core::runtime::{
     SandboxShortage,
 };
 use gristmill_core::sharing::cores::cores;
+use gristmill_core::sharing::shares::Level;
 
 use super::attempt;
 use super::balance::{self, Busy, Choice};
@@ -34,16 +35,21 @@ impl ClusterRuntime {
         Self { local, cores: cores() as u64, runners }
     }
 
-    fn reserve_now(&self, deployment: &Arc<Deployment>, ready: &[Prepared]) -> Option<Reservation> {
+    fn reserve_now(
+        &self,
+        deployment: &Arc<Deployment>,
+        level: Level,
+        ready: &[Prepared],
+    ) -> Option<Reservation> {
         if ready.is_empty() {
-            return self.local.try_reserve(deployment);
+            return self.local.try_reserve(deployment, level);
         }
         let local = Busy { running: self.local.load().running, cores: self.cores };
         let runners: Vec<_> = ready.iter().map(Prepared::busy).collect();
         balance::order(local, &runners).into_iter().find_map(|choice| match choice {
-            Choice::Local => self.local.try_reserve(deployment),
+            Choice::Local => self.local.try_reserve(deployment, level),
             Choice::Runner(index) => {
-                let room = ready.get(index)?.try_reserve(deployment)?;
+                let room = ready.get(index)?.try_reserve(deployment, level)?;
                 Some(Reservation::new(room))
             }
         })
@@ -56,23 +62,23 @@ impl Runtime for ClusterRuntime {
         self.local.prepare(deployment).await
     }
 
-    fn try_reserve(&self, deployment: &Arc<Deployment>) -> Option<Reservation> {
-        self.reserve_now(deployment, &self.runners.ready(deployment))
+    fn try_reserve(&self, deployment: &Arc<Deployment>, level: Level) -> Option<Reservation> {
+        self.reserve_now(deployment, level, &self.runners.ready(deployment))
     }
 
-    async fn reserve(&self, deployment: &Arc<Deployment>) -> Reservation {
+    async fn reserve(&self, deployment: &Arc<Deployment>, level: Level) -> Reservation {
         let mut changes = self.runners.changes();
         loop {
             let ready = self.runners.ready(deployment);
-            if let Some(reservation) = self.reserve_now(deployment, &ready) {
+            if let Some(reservation) = self.reserve_now(deployment, level, &ready) {
                 return reservation;
             }
             let mut waits = FuturesUnordered::<BoxFuture<'_, Reservation>>::new();
-            waits.push(Box::pin(self.local.reserve(deployment)));
+            waits.push(Box::pin(self.local.reserve(deployment, level)));
             for prepared in ready {
                 let deployment = deployment.clone();
                 waits.push(Box::pin(async move {
-                    Reservation::new(prepared.reserve(deployment).await)
+                    Reservation::new(prepared.reserve(deployment, level).await)
                 }));
             }
             tokio::select! {
@@ -115,9 +121,9 @@ impl Runtime for ClusterRuntime {
     ) -> AttemptReport {
         match reservation.downcast::<Room>() {
             Ok(room) => {
-                let several_owners = self.runners.has_several_owners();
+                let tenancy = self.runners.tenancy();
                 // Boxed, so that the future of an attempt on this host stays small.
-                Box::pin(attempt::perform(*room, attempt, sink, several_owners)).await
+                Box::pin(attempt::perform(*room, attempt, sink, &tenancy)).await
             }
             Err(reservation) => self.local.perform(reservation, attempt, sink).await,
         }

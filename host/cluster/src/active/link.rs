@@ -11,6 +11,7 @@ use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::id::EndpointId;
 use gristmill_core::runtime::RunnerHost;
 use gristmill_core::sharing::permits::{Permit, Permits};
+use gristmill_core::sharing::shares::Level;
 use gristmill_core::time::Timestamp;
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
@@ -75,6 +76,7 @@ pub(crate) struct Room {
     pub(crate) link: Arc<Link>,
     /// The number of the deployment.
     pub(crate) deployment: u64,
+    pub(crate) level: Level,
     /// Returned at the end of the attempt.
     pub(crate) permit: Permit,
 }
@@ -265,23 +267,23 @@ impl Prepared {
     }
 
     /// A sandbox, if there is room now and no worker waits for it.
-    pub(crate) fn try_reserve(&self, deployment: &Deployment) -> Option<Room> {
+    pub(crate) fn try_reserve(&self, deployment: &Deployment, level: Level) -> Option<Room> {
         let endpoint = &deployment.endpoint;
         let share = self.link.permits.share(&endpoint.owner, &endpoint.id);
-        let permit = share.try_take(endpoint.memory_bytes_max())?;
-        Some(self.room(permit))
+        let permit = share.try_take(endpoint.memory_bytes_max(), level)?;
+        Some(self.room(permit, level))
     }
 
     /// Waits for a sandbox.
-    pub(crate) async fn reserve(self, deployment: Arc<Deployment>) -> Room {
+    pub(crate) async fn reserve(self, deployment: Arc<Deployment>, level: Level) -> Room {
         let endpoint = &deployment.endpoint;
         let share = self.link.permits.share(&endpoint.owner, &endpoint.id);
-        let permit = share.queue(endpoint.memory_bytes_max()).await;
-        self.room(permit)
+        let permit = share.queue(endpoint.memory_bytes_max(), level).await;
+        self.room(permit, level)
     }
 
-    fn room(&self, permit: Permit) -> Room {
-        Room { link: self.link.clone(), deployment: self.number, permit }
+    fn room(&self, permit: Permit, level: Level) -> Room {
+        Room { link: self.link.clone(), deployment: self.number, level, permit }
     }
 }
 

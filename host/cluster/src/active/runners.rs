@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::id::EndpointId;
 use gristmill_core::runtime::RunnerHost;
+use gristmill_core::sharing::tenancy::Tenancy;
 use parking_lot::RwLock;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
@@ -104,7 +105,7 @@ impl Runners {
         }
     }
 
-    pub(super) fn has_several_owners(&self) -> bool {
-        self.site.settings.catalog.tenancy().has_several_owners()
+    pub(super) fn tenancy(&self) -> Tenancy {
+        self.site.settings.catalog.tenancy()
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptReport, FailureReason, Runtime, Usage};
+use gristmill_core::sharing::shares::Level;
 use hyper::body::Incoming;
 use tracing::debug;
 
@@ -28,7 +29,11 @@ pub(super) async fn run(connection: Arc<Connection>, orders: Incoming, reports: 
         let _ = reports.send(&not_begun);
         return;
     };
-    connection.runner.settings.tenancy.set_several_owners(start.several_owners);
+    let Start { several_owners, several_endpoints, calls, .. } = start;
+    let tenancy = &connection.runner.settings.tenancy;
+    tenancy.set_several_owners(several_owners);
+    tenancy.set_several_endpoints(&deployment.endpoint.owner, several_endpoints);
+    tenancy.set_calls(calls);
     let sink = Arc::new(ReportSink::new(reports));
     let report = attend(&connection, runtime, deployment, start, orders, &sink).await;
     if let Some(report) = report {
@@ -46,6 +51,7 @@ async fn attend(
     sink: &Arc<ReportSink>,
 ) -> Option<AttemptReport> {
     let stop = connection.runner.stop.child_token();
+    let level = Level::of_number(start.level);
     let attempt = match convert::attempt(start, deployment.clone(), stop.clone()) {
         Ok(attempt) => attempt,
         Err(error) => {
@@ -53,7 +59,7 @@ async fn attend(
             return Some(ended(AttemptEnd::Failed { reason, error }));
         }
     };
-    let performing = perform(&*runtime, deployment, attempt, sink.clone());
+    let performing = perform(&*runtime, deployment, level, attempt, sink.clone());
     let mut performing = std::pin::pin!(performing);
     loop {
         tokio::select! {
@@ -75,11 +81,12 @@ async fn attend(
 async fn perform(
     runtime: &dyn Runtime,
     deployment: Arc<Deployment>,
+    level: Level,
     attempt: Attempt,
     sink: Arc<ReportSink>,
 ) -> AttemptReport {
     let reservation = tokio::select! {
-        reservation = runtime.reserve(&deployment) => reservation,
+        reservation = runtime.reserve(&deployment, level) => reservation,
         () = attempt.stop.cancelled() => return ended(AttemptEnd::Stopped),
         () = tokio::time::sleep_until(attempt.deadline.into()) => {
             return ended(AttemptEnd::DeadlineReached);

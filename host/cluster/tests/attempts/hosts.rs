@@ -14,6 +14,7 @@ use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{EndpointId, OwnerId, ShardId, TemplateId};
 use gristmill_core::job::payload::Json;
 use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptReport, Runtime};
+use gristmill_core::sharing::shares::Level;
 use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::StoreError;
@@ -64,6 +65,7 @@ pub(crate) struct Active {
 pub(crate) struct Connected {
     pub(crate) runtime: Arc<Scripted>,
     pub(crate) source: Arc<Source>,
+    pub(crate) tenancy: Tenancy,
     pub(crate) runner: Arc<Runner>,
     pub(crate) drain: CancellationToken,
     pub(crate) serving: JoinHandle<()>,
@@ -86,7 +88,7 @@ pub(crate) fn endpoint(id: &str) -> Endpoint {
 }
 
 impl Active {
-    /// With endpoints `e` and `f`.
+    /// With endpoint `e`, which may use every sandbox alone.
     pub(crate) async fn new() -> Self {
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_000)));
         let store = ModelStore::new(ShardId(1), clock.clone(), Arc::new(Signals::default()));
@@ -110,7 +112,6 @@ impl Active {
             CatalogEntry::Image(image),
             CatalogEntry::Template(Template::new(TemplateId::new("t").unwrap(), owner, "mill")),
             CatalogEntry::Endpoint(endpoint("e")),
-            CatalogEntry::Endpoint(endpoint("f")),
         ];
         let changes = entries.map(CatalogChange::Put).into();
         catalog.change(|_| Ok::<_, StoreError>((changes, ()))).await.unwrap();
@@ -160,7 +161,7 @@ impl Active {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let mut taken = Vec::new();
-            while let Some(reservation) = self.runtime.try_reserve(&deployment) {
+            while let Some(reservation) = self.runtime.try_reserve(&deployment, Level::CLIENT) {
                 taken.push(reservation);
             }
             if taken.len() == all {
@@ -192,7 +193,7 @@ impl Active {
     }
 
     pub(crate) async fn perform(&self, attempt: Attempt, sink: Arc<Sink>) -> AttemptReport {
-        let reservation = self.runtime.reserve(&attempt.deployment).await;
+        let reservation = self.runtime.reserve(&attempt.deployment, Level::CLIENT).await;
         timeout(PATIENCE, self.runtime.perform(reservation, attempt, sink)).await.unwrap()
     }
 
@@ -222,13 +223,14 @@ impl Connected {
     ) -> Self {
         let runtime = Scripted::new(name, sandboxes);
         let source = Arc::new(Source { runtime: runtime.clone(), components: Mutex::default() });
+        let tenancy = Tenancy::default();
         let settings = RunnerSettings {
             address: None,
             version: "1.2.3".to_owned(),
             sandboxes: sandboxes as u64,
             memory_bytes,
             cores: 4,
-            tenancy: Tenancy::default(),
+            tenancy: tenancy.clone(),
             guests: tokio::runtime::Handle::current(),
         };
         let runner = Runner::new(settings, source.clone());
@@ -237,6 +239,6 @@ impl Connected {
         let serving = tokio::spawn(async move {
             let _ = served.serve(io, drained).await;
         });
-        Self { runtime, source, runner, drain, serving }
+        Self { runtime, source, tenancy, runner, drain, serving }
     }
 }

@@ -18,13 +18,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use gristmill_core::catalog::{CatalogChange, CatalogKey};
-use gristmill_core::id::{JobId, ShardId, SubmissionKind, VolumeId};
+use gristmill_core::id::{JobId, OwnerId, ShardId, SubmissionKind, VolumeId};
 use gristmill_core::job::handler_call::CallError;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Part, S3Config};
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{Attempt, AttemptEnd, FailureReason, Runtime};
+use gristmill_core::sharing::shares::Level;
 use gristmill_core::store::StoreError;
 use gristmill_core::trace::TraceContext;
 use serde_json::{Value, json};
@@ -268,7 +269,7 @@ async fn an_attempt_whose_runner_is_lost_has_lost_its_host() {
     assert_eq!(runner.runtime.dropped.load(Ordering::SeqCst), 2, "the handlers have ended");
     // Without a runner, attempts wait for the host itself.
     let deployment = active.deployment("e");
-    assert!(active.runtime.try_reserve(&deployment).is_none());
+    assert!(active.runtime.try_reserve(&deployment, Level::CLIENT).is_none());
 }
 
 #[tokio::test]
@@ -314,7 +315,7 @@ async fn a_drained_runner_ends_its_attempts_and_takes_no_more() {
     runner.drain.cancel();
     // Until the active host has noticed it, attempts are refused without a crash.
     let deployment = active.deployment("e");
-    while let Some(reservation) = active.runtime.try_reserve(&deployment) {
+    while let Some(reservation) = active.runtime.try_reserve(&deployment, Level::CLIENT) {
         let attempt = active.attempt(&json!({ "do": "host" }));
         let report = active.runtime.perform(reservation, attempt, Arc::new(Sink::default())).await;
         // An attempt that was sent before the drain returns.
@@ -340,7 +341,34 @@ async fn a_runner_that_stops_an_attempt_gets_no_further_one() {
     runner.runner.stop();
     let end = active.run(json!({ "do": "wait" })).await;
     assert!(matches!(end, AttemptEnd::Stopped), "{end:?}");
-    assert!(active.runtime.try_reserve(&active.deployment("e")).is_none());
+    assert!(active.runtime.try_reserve(&active.deployment("e"), Level::CLIENT).is_none());
+}
+
+/// The shares of owners and endpoints are the same there.
+#[tokio::test]
+async fn a_runner_knows_between_whom_the_hosts_are_shared() {
+    let active = Active::new().await;
+    let runner = active.connect("runner", 4).await;
+    let taken = active.occupy();
+    let e = endpoint("e");
+    let run = async |level| {
+        let attempt = active.attempt(&json!({ "do": "host" }));
+        let reservation = active.runtime.reserve(&attempt.deployment, level).await;
+        active.runtime.perform(reservation, attempt, Arc::new(Sink::default())).await;
+        let Connected { tenancy, runtime, .. } = &runner;
+        let several = tenancy.has_several_endpoints(&e.owner);
+        (tenancy.has_several_owners(), several, tenancy.has_calls(), *runtime.level.lock())
+    };
+    assert_eq!(run(Level::CLIENT).await, (false, false, false, Some(Level::CLIENT)));
+    let mut calling = endpoint("f");
+    calling.settings.call_endpoints = vec![e.id.clone()];
+    active.change(calling).await;
+    assert_eq!(run(Level::CALLED).await, (false, true, true, Some(Level::CALLED)));
+    let mut of_another = endpoint("g");
+    of_another.owner = OwnerId::new("another").unwrap();
+    active.change(of_another).await;
+    assert_eq!(run(Level::CLIENT).await, (true, true, true, Some(Level::CLIENT)));
+    drop(taken);
 }
 
 #[tokio::test]
@@ -424,7 +452,7 @@ async fn an_endpoint_that_changes_often_runs_its_newest_deployment() {
 /// prepare it, so they are repeated for much longer than that takes here.
 async fn is_never_reserved(active: &Active, endpoint: &str) -> bool {
     for _ in 0..40 {
-        if active.runtime.try_reserve(&active.deployment(endpoint)).is_some() {
+        if active.runtime.try_reserve(&active.deployment(endpoint), Level::CLIENT).is_some() {
             return false;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -453,9 +481,10 @@ async fn some_deployments_run_on_the_active_host_only() {
 
     // A component that the runner cannot run: the active host continues.
     runner.runtime.cannot_run.store(true, Ordering::SeqCst);
+    active.change(endpoint("f")).await;
     assert!(is_never_reserved(&active, "f").await);
     drop(taken);
-    assert!(active.runtime.try_reserve(&active.deployment("f")).is_some());
+    assert!(active.runtime.try_reserve(&active.deployment("f"), Level::CLIENT).is_some());
 }
 
 /// A silent program at the other side is no runner.

@@ -15,6 +15,7 @@ use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun, FailureReason, LogLevel,
     Reservation, Runtime, RuntimeLoad, Usage,
 };
+use gristmill_core::sharing::shares::Level;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -30,6 +31,8 @@ pub(crate) struct Scripted {
     pub(crate) requests: AtomicUsize,
     pub(crate) retired: Mutex<Vec<EndpointId>>,
     pub(crate) cannot_run: AtomicBool,
+    /// The level of the last sandbox that was waited for.
+    pub(crate) level: Mutex<Option<Level>>,
 }
 
 /// An attempt that is in progress.
@@ -54,6 +57,7 @@ impl Scripted {
             requests: AtomicUsize::new(0),
             retired: Mutex::default(),
             cannot_run: AtomicBool::new(false),
+            level: Mutex::default(),
         })
     }
 
@@ -75,11 +79,12 @@ impl Runtime for Scripted {
         }
     }
 
-    fn try_reserve(&self, _: &Arc<Deployment>) -> Option<Reservation> {
+    fn try_reserve(&self, _: &Arc<Deployment>, _: Level) -> Option<Reservation> {
         self.sandboxes.clone().try_acquire_owned().ok().map(Reservation::new)
     }
 
-    async fn reserve(&self, _: &Arc<Deployment>) -> Reservation {
+    async fn reserve(&self, _: &Arc<Deployment>, level: Level) -> Reservation {
+        *self.level.lock() = Some(level);
         Reservation::new(self.sandboxes.clone().acquire_owned().await.unwrap())
     }
 

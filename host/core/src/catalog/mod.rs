@@ -97,7 +97,7 @@ impl Catalog {
         }
         let view = View::of(entries);
         let tenancy = Tenancy::default();
-        tenancy.set_several_owners(view.has_several_owners());
+        view.show_tenants(&tenancy);
         let view = RwLock::new(Arc::new(view));
         let shown = CatalogState { store, view, retired: Mutex::default() };
         let bounds = OwnerBounds::default();
@@ -113,11 +113,11 @@ impl Catalog {
         Self { bounds, ..self }
     }
 
-    /// The catalog with this answer to whether several owners share the host, which it keeps up to
-    /// date from now on: parts that were made before the catalog hold it already.
+    /// The catalog with these answers about the parties that share the host, which it keeps up to
+    /// date from now on: parts that were made before the catalog hold them already.
     #[must_use]
     pub fn with_tenancy(self, tenancy: Tenancy) -> Self {
-        tenancy.set_several_owners(self.view().has_several_owners());
+        self.view().show_tenants(&tenancy);
         Self { tenancy, ..self }
     }
 
@@ -133,7 +133,7 @@ impl Catalog {
         self.shown.view.read().clone()
     }
 
-    /// Whether the host has several owners, now and after later changes.
+    /// The parties that share the host, now and after later changes.
     pub fn tenancy(&self) -> Tenancy {
         self.tenancy.clone()
     }
@@ -291,7 +291,7 @@ impl CatalogState {
         self.store.write_catalog(changes).await?;
         let deleted = self.retire(&view);
         self.store.forget_endpoints(&deleted);
-        tenancy.set_several_owners(view.has_several_owners());
+        view.show_tenants(tenancy);
         charges.update(&view.shares);
         *self.view.write() = Arc::new(view);
         Ok(())

@@ -16,6 +16,7 @@ use crate::deploy::registry_auth::RegistryAuth;
 use crate::deploy::template::Template;
 use crate::deploy::volume::Volume;
 use crate::id::{EndpointId, KeyId, OwnerId, RegistryAuthId, TemplateId, VolumeId};
+use crate::sharing::tenancy::Tenancy;
 
 /// Everything that is deployed, at one moment.
 #[derive(Debug, Clone, Default)]
@@ -165,12 +166,18 @@ impl View {
         })
     }
 
-    pub(super) fn has_several_owners(&self) -> bool {
+    /// Shows the parties that share the host. Takes time for each endpoint, as each change does.
+    pub(super) fn show_tenants(&self, tenancy: &Tenancy) {
+        let endpoints = || self.deployments.values().map(|deployment| &deployment.endpoint);
         let of_keys = self.keys.values().map(|key| &key.owner);
-        let of_endpoints = self.deployments.values().map(|deployment| &deployment.endpoint.owner);
-        let mut owners = of_keys.chain(of_endpoints);
+        let mut owners = of_keys.chain(endpoints().map(|endpoint| &endpoint.owner));
         let first = owners.next();
-        owners.any(|owner| Some(owner) != first)
+        tenancy.set_several_owners(owners.any(|owner| Some(owner) != first));
+        tenancy.set_calls(endpoints().any(|endpoint| !endpoint.settings.call_endpoints.is_empty()));
+        let mut met = HashSet::new();
+        let owners = endpoints().map(|endpoint| &endpoint.owner);
+        let of_several = owners.filter(|owner| !met.insert(*owner)).cloned().collect();
+        tenancy.set_owners_of_several_endpoints(of_several);
     }
 
     pub(super) fn apply(&mut self, change: CatalogChange) {

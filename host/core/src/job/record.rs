@@ -14,6 +14,7 @@ use crate::job::retention::Retention;
 use crate::job::state::{Claim, JobEvent, JobStatus, ReleaseCause, Verdict};
 use crate::job::tags::Tags;
 use crate::limits::{CRASHES_MAX, PARTIAL_OUTPUT_BYTES_MAX};
+use crate::sharing::shares::Level;
 use crate::time::Timestamp;
 use crate::trace::TraceContext;
 
@@ -124,6 +125,8 @@ pub struct ClaimedJob {
     pub ttl_at: Timestamp,
     /// Its position in a distributed trace.
     pub trace: Option<TraceContext>,
+    /// Its level when it was claimed.
+    pub level: Level,
     /// The jobs that still wait on the endpoint.
     pub left: Demand,
 }
@@ -397,6 +400,9 @@ pub struct Demand {
     /// Those of them that calls of handlers wait for. They are claimed first, and each counts in
     /// `jobs` too, whatever its priority.
     pub called: u64,
+    /// The level of the next job to claim. Of the jobs that calls wait for, the deepest are claimed
+    /// first.
+    pub level: Level,
 }
 
 /// A step of a handler's call, as the called job sees it.

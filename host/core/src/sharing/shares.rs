@@ -6,6 +6,9 @@
 //! one, and each further owner leaves a quarter of the rest; of two that take all they may, each
 //! has three sevenths. The rule needs no list of owners, and no owner loses what it holds.
 //!
+//! A [`Level`] is the same rule for the jobs of one holder: those at a level leave a part to those
+//! that are deeper in a chain of calls, since these end first.
+//!
 //! `docs/internals/architecture.md` lists the resources, and what happens beyond a share.
 //! **Cost.** One map entry for each holder, and one or two lookups for each change.
 
@@ -13,10 +16,63 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::ops::{Add, Sub};
 
+use crate::id::{CallDepth, SubmissionKind};
 use crate::sharing::tenancy::Tenancy;
 
 /// A holder has at most this many times as much as is left free.
 const SHARE_TO_FREE: u64 = 3;
+
+/// The place of a job in a chain of handlers that wait for each other: how many of them are between
+/// it and the client.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Level(u8);
+
+impl Level {
+    /// Number of levels.
+    pub const COUNT: usize = CallDepth::MAX as usize + 1;
+
+    /// A job that no handler waits for.
+    pub const CLIENT: Self = Self(0);
+
+    /// A job that a client's job waits for.
+    pub const CALLED: Self = Self(1);
+
+    /// All, that of clients first.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..=CallDepth::MAX).map(Self)
+    }
+
+    /// The level of a job that a call of a handler waits for. It is deeper than that of clients,
+    /// also if a client has submitted the job.
+    pub fn called(submission: SubmissionKind) -> Self {
+        match submission {
+            SubmissionKind::Handler(depth) => Self(depth.get()),
+            SubmissionKind::Async | SubmissionKind::Sync => Self::CALLED,
+        }
+    }
+
+    /// The level with this number; the deepest for a greater one.
+    pub fn of_number(number: u32) -> Self {
+        Self(u8::try_from(number).unwrap_or(u8::MAX).min(CallDepth::MAX))
+    }
+
+    /// The level as a number, less than [`COUNT`](Self::COUNT).
+    pub fn get(self) -> u8 {
+        self.0
+    }
+
+    /// The next deeper level; the deepest has none.
+    pub fn deeper(self) -> Self {
+        Self::of_number(u32::from(self.0) + 1)
+    }
+
+    /// Whether jobs at this level that have `held` leave enough of the `left` units: a quarter of
+    /// both at the level of clients, and at each deeper level a quarter of that.
+    pub fn leaves_enough(self, held: u64, left: u64) -> bool {
+        let to_left = (SHARE_TO_FREE + 1).pow(u32::from(self.0) + 1) - 1;
+        held <= left.saturating_mul(to_left)
+    }
+}
 
 /// Whether a holder may have more of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,10 +131,24 @@ impl SharedBound {
 
     /// Whether a holder that has `held` of the `used` units may have `more`.
     pub fn fit(&self, held: u64, used: u64, more: u64) -> Fit {
-        let all = used.checked_add(more);
-        let Some(free) = all.and_then(|all| self.max.checked_sub(all)) else { return Fit::Full };
-        let is_share = held.saturating_add(more) <= free.saturating_mul(SHARE_TO_FREE);
-        if is_share || held == 0 || !self.has_shares() { Fit::Fits } else { Fit::AtShare }
+        let Some(free) = self.free(used, more) else { return Fit::Full };
+        let is_share = self.left_to(held.saturating_add(more), free).is_some();
+        if is_share || held == 0 { Fit::Fits } else { Fit::AtShare }
+    }
+
+    /// The units that are free after `more` than the `used` ones are taken.
+    pub fn free(&self, used: u64, more: u64) -> Option<u64> {
+        self.max.checked_sub(used.checked_add(more)?)
+    }
+
+    /// The units that a holder of `held` ones may still take of the `free` ones. `None`: it has
+    /// more than its share.
+    pub fn left_to(&self, held: u64, free: u64) -> Option<u64> {
+        if !self.has_shares() {
+            return Some(free);
+        }
+        let beyond = free.saturating_mul(SHARE_TO_FREE).checked_sub(held)?;
+        Some(beyond / (SHARE_TO_FREE + 1))
     }
 }
 
@@ -155,69 +225,5 @@ impl<K: Eq + Hash + Clone> Holdings<K> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn each_holder_leaves_a_quarter_to_the_next_and_the_only_owner_takes_all() {
-        let tenancy = Tenancy::default();
-        let bound = SharedBound::new(64, tenancy.clone());
-        let mut held = Holdings::<u8>::default();
-        let fill = |held: &mut Holdings<u8>, bound, holder| {
-            while held.try_add(bound, &holder, 1) == Fit::Fits {}
-            held.of(&holder)
-        };
-        assert_eq!(fill(&mut held, &bound, 0), 64);
-        tenancy.set_several_owners(true);
-        held.remove(&0, 60);
-        let filled = [0, 1, 2, 3, 4].map(|holder| fill(&mut held, &bound, holder));
-        assert_eq!(filled, [48, 12, 3, 1, 0]);
-        assert_eq!([0, 4].map(|holder| held.try_add(&bound, &holder, 1)), [Fit::Full; 2]);
-        held.remove(&1, 1);
-        let then = [0, 4].map(|holder| held.try_add(&bound, &holder, 1));
-        assert_eq!(then, [Fit::AtShare, Fit::Fits]);
-        assert_eq!(fill(&mut Holdings::default(), &SharedBound::always(64), 0), 48);
-    }
-
-    #[test]
-    fn an_amount_beyond_64_bits_does_not_fit() {
-        let bound = SharedBound::always(u64::MAX);
-        assert_eq!(bound.fit(1, u64::MAX, u64::MAX), Fit::Full);
-        assert_eq!(bound.fit(u64::MAX / 2, u64::MAX / 2, 1), Fit::Fits);
-    }
-
-    proptest! {
-        /// For any holders and amounts: the bound holds, what is held adds up, and a request is
-        /// refused for want of room, or for a share that the holder has, and for nothing else.
-        #[test]
-        fn the_bound_holds_and_a_refusal_has_its_reason(
-            max in 0..200_u64,
-            is_shared: bool,
-            events in prop::collection::vec((0..5_u8, any::<bool>(), 0..40_u64), 0..200),
-        ) {
-            let bound = SharedBound::now(max, is_shared);
-            let mut holdings = Holdings::<u8>::default();
-            for (holder, takes, amount) in events {
-                let (held, free) = (holdings.of(&holder), max - holdings.all());
-                if takes {
-                    let is_share = |left: u64| held + amount <= 3 * left || held == 0 || !is_shared;
-                    let expected = match free.checked_sub(amount) {
-                        None => Fit::Full,
-                        Some(left) if is_share(left) => Fit::Fits,
-                        Some(_) => Fit::AtShare,
-                    };
-                    prop_assert_eq!(holdings.try_add(&bound, &holder, amount), expected);
-                    let more = if expected == Fit::Fits { amount } else { 0 };
-                    prop_assert_eq!(holdings.of(&holder), held + more);
-                } else {
-                    holdings.remove(&holder, amount.min(held));
-                }
-                prop_assert!(holdings.all() <= max);
-                prop_assert_eq!(holdings.all(), holdings.iter().map(|(_, held)| held).sum::<u64>());
-                prop_assert!(holdings.iter().all(|(_, held)| held > 0), "nothing is kept for nothing");
-            }
-        }
-    }
-}
+#[path = "shares_tests.rs"]
+mod tests;

@@ -1,16 +1,17 @@
 //! Members that wait by turns, such as the owners that wait for permits, or the endpoints of one
 //! owner.
 //!
-//! **Promise.** The member with the lowest [rank](Member::rank) is next, which is the one that
-//! holds the least, and among equals the one whose last turn is the longest ago. A new member comes
-//! before the one that had the last turn and behind all others, so each member waits for at most
-//! one turn of each equal one.
+//! **Promise.** The member with the greatest [urgency](Member::urgency) is next. Of equals it is
+//! the one with the lowest [rank](Member::rank), which is the one that holds the least, and of
+//! these the one whose last turn is the longest ago. A new member comes before the one that had the
+//! last turn and behind all others, so each member waits for at most one turn of each equal one.
 //! [`heads`](Turns::heads) always has a first waiter that asks for the fewest bytes, however many
 //! other members wait: if any waiter has enough room, a waiter of `heads` has.
 //! **Cost.** A change of a member takes a look into a map, and O(log n) while the member waits. The
 //! next member is found at once, and [`heads`](Turns::heads) examines at most 2 × [`HEADS_MAX`]
 //! members. A member that neither holds nor awaits anything takes no memory.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
 use std::iter;
@@ -40,6 +41,11 @@ pub struct First {
 
 /// A member of [`Turns`].
 pub trait Member: Default {
+    /// Members with a lower one are behind it while it waits, whatever their ranks are.
+    fn urgency(&self) -> u8 {
+        0
+    }
+
     /// Members with a lower one are before it, whenever they had their last turn.
     fn rank(&self) -> u128;
 
@@ -85,12 +91,19 @@ struct Entry<M> {
 }
 
 /// The lowest is next.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
+    /// The greatest urgency has the lowest one.
+    urgency: Reverse<u8>,
     rank: u128,
     turn: u64,
     /// The number of the first waiter, which no other member has.
     number: u64,
+}
+
+impl Place {
+    /// Before all others.
+    const MIN: Self = Self { urgency: Reverse(u8::MAX), rank: 0, turn: 0, number: 0 };
 }
 
 impl<K, M> Default for Turns<K, M> {
@@ -140,7 +153,8 @@ impl<K: Clone + Eq + Hash, M: Member> Turns<K, M> {
             entry.turn = self.last_turn;
         }
         if let Some(First { number, bytes }) = entry.member.first() {
-            let place = Place { rank: entry.member.rank(), turn: entry.turn, number };
+            let (urgency, rank) = (Reverse(entry.member.urgency()), entry.member.rank());
+            let place = Place { urgency, rank, turn: entry.turn, number };
             self.line.insert(place, key.clone());
             self.sizes.insert((bytes, place));
             entry.waits = Some((bytes, place));
@@ -176,7 +190,7 @@ impl<K: Clone + Eq + Hash, M: Member> Turns<K, M> {
             && places.len() < HEADS_MAX
         {
             places.push(place);
-            let larger = bytes.checked_add(1).map(|larger| (larger, Place::default()));
+            let larger = bytes.checked_add(1).map(|larger| (larger, Place::MIN));
             next = larger.and_then(|larger| self.sizes.range(larger..).next());
         }
         places.sort_unstable();

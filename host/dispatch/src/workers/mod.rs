@@ -15,6 +15,7 @@ use std::sync::Arc;
 use gristmill_core::deploy::endpoint::{Deployment, Scaling};
 use gristmill_core::id::{EndpointId, WorkerId};
 use gristmill_core::incarnation::EndpointIncarnation;
+use gristmill_core::sharing::shares::Level;
 use gristmill_core::workers::{self, WorkerCounts};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -78,6 +79,11 @@ impl EndpointWorkers {
     /// Number of workers.
     pub(crate) fn alive(&self) -> u32 {
         self.state.lock().alive()
+    }
+
+    /// The level at which a sandbox is to be asked for.
+    fn level(&self) -> Level {
+        self.state.lock().level()
     }
 
     /// Why the component cannot be prepared.

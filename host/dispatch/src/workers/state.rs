@@ -33,6 +33,7 @@ use std::time::Duration;
 
 use gristmill_core::deploy::endpoint::{Scaler, Scaling};
 use gristmill_core::job::record::Demand;
+use gristmill_core::sharing::shares::Level;
 use gristmill_core::time::Timestamp;
 use gristmill_core::workers::WorkerCounts;
 use tokio::time::Instant;
@@ -315,6 +316,11 @@ impl State {
         self.active_count() + idle + u32::from(self.unhealthy.is_some())
     }
 
+    /// The level at which a sandbox is to be asked for: that of the next job to claim.
+    pub(crate) fn level(&self) -> Level {
+        self.demand.level
+    }
+
     /// Why the component cannot be prepared.
     pub(crate) fn fault(&self) -> Option<&str> {
         self.fault.as_deref()
@@ -395,11 +401,13 @@ impl State {
             return 0;
         }
         let new_jobs = demand.claimable.saturating_sub(self.demand.claimable);
+        let is_other_level = demand.level != self.demand.level;
         self.demand = demand;
         if demand.since.is_none() {
             self.growth = Growth::default();
         }
-        actions.wakes = u64::from(self.phases.waits) > demand.claimable;
+        let waits = u64::from(self.phases.waits);
+        actions.wakes = waits > demand.claimable || waits > 0 && is_other_level;
         new_jobs.clamp(1, STARTED_AT_ONCE_MAX)
     }
 

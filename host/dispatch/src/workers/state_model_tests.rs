@@ -127,7 +127,9 @@ impl World {
         let called = self.queue.iter().filter(|job| job.is_awaited).count() as u64;
         let jobs = self.queue.iter().filter(|job| job.is_normal).count() as u64;
         let since = (jobs > 0).then_some(Timestamp::from_millis(1_000_000));
-        Demand { version: self.version, jobs, since, claimable: self.queue.len() as u64, called }
+        let level = if called > 0 { Level::CALLED } else { Level::CLIENT };
+        let claimable = self.queue.len() as u64;
+        Demand { version: self.version, jobs, since, claimable, called, level }
     }
 
     fn queue_changed(&mut self) {

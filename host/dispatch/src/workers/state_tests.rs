@@ -52,7 +52,8 @@ impl Bench {
     fn queue(&mut self, normal: u64, low: u64) {
         let since = (normal > 0).then(|| self.demand.since.unwrap_or(self.view.wall));
         let version = self.demand.version + 1;
-        self.demand = Demand { version, jobs: normal, since, claimable: normal + low, called: 0 };
+        self.demand =
+            Demand { version, jobs: normal, since, claimable: normal + low, ..Demand::default() };
     }
 
     /// The queue has so many jobs that calls wait for, and so many other normal ones.

@@ -6,6 +6,12 @@
 //! can be purged, a job of higher priority passes it, and its timeouts have not begun. After the
 //! claim the worker checks the catalog once more, so that a job never runs a deployment that is
 //! older than its submission.
+//!
+//! **The sandbox has the level of the next job to claim.** A worker that waits asks anew when that
+//! changes, so that a called job never waits for the sandbox of a client's job. If another worker
+//! has claimed the called job meanwhile, and this one claims a job at a lower level, it hands the
+//! job back: a sandbox that is kept for called jobs must not be used for others, and a claim that
+//! names a level would make each store decide about levels for a rare race.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -13,6 +19,7 @@ use std::task::Poll;
 use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::job::record::ClaimedJob;
 use gristmill_core::runtime::{CannotRun, Reservation};
+use gristmill_core::sharing::shares::Level;
 use gristmill_core::store::StoreError;
 use tracing::warn;
 
@@ -42,13 +49,18 @@ struct Task {
     is_decided: bool,
 }
 
-/// A reservation, and the deployment that it is for.
-type Reserved = (Arc<Deployment>, Reservation);
+/// A reservation, and the deployment and the level that it is for.
+#[derive(Debug)]
+struct Reserved {
+    deployment: Arc<Deployment>,
+    level: Level,
+    reservation: Reservation,
+}
 
 /// The end of a wait for a sandbox.
 enum Waited {
     Reserved(Reservation),
-    /// Another deployment is to be run.
+    /// Another deployment is to be run, or a job at another level.
     Changed,
     /// The worker ends.
     Ended,
@@ -77,15 +89,17 @@ impl Task {
             self.apply(&deployment, Step::Fails(reason));
             return None;
         }
-        // A reservation for another deployment is useless.
-        let reserved = reserved.filter(|(reserved_for, _)| Arc::ptr_eq(reserved_for, &deployment));
-        let reserved = reserved.map(|(_, reservation)| reservation);
-        let reserved = reserved.or_else(|| self.shared().runtime.try_reserve(&deployment));
-        let Some(reservation) = reserved else {
+        let level = self.workers.level();
+        // A reservation for another deployment is useless, and so is one for a called job that is
+        // not there any more.
+        let reserved = reserved.filter(|reserved| {
+            Arc::ptr_eq(&reserved.deployment, &deployment) && reserved.level <= level
+        });
+        let Some(reserved) = reserved.or_else(|| self.try_reserve(&deployment, level)) else {
             let Next::Wait = self.apply(&deployment, Step::FindsNoRoom) else { return None };
-            return match self.wait_for_room(&deployment).await {
+            return match self.wait_for_room(&deployment, level).await {
                 Waited::Reserved(reservation) => {
-                    Some((Step::LeavesLine, Some((deployment, reservation))))
+                    Some((Step::LeavesLine, Some(Reserved { deployment, level, reservation })))
                 }
                 Waited::Changed => Some((Step::LeavesLine, None)),
                 Waited::Ended => None,
@@ -95,7 +109,7 @@ impl Task {
         let step = match self.shared().store.claim(endpoint, &id).await {
             Ok(Some(job)) => {
                 self.apply(&deployment, Step::Claims(job.left));
-                self.run_job(deployment, reservation, job).await;
+                self.run_job(reserved, job).await;
                 return Some((Step::Ends, None));
             }
             Ok(None) => Step::FindsNoJob { seen },
@@ -106,7 +120,7 @@ impl Task {
                 Step::FindsNoJob { seen }
             }
         };
-        drop(reservation);
+        drop(reserved);
         match self.apply(&deployment, step) {
             Next::Work { .. } => Some((Step::Begins, None)),
             _ => None,
@@ -168,12 +182,17 @@ impl Task {
         }
     }
 
-    async fn wait_for_room(&mut self, deployment: &Arc<Deployment>) -> Waited {
+    fn try_reserve(&self, deployment: &Arc<Deployment>, level: Level) -> Option<Reserved> {
+        let reservation = self.shared().runtime.try_reserve(deployment, level)?;
+        Some(Reserved { deployment: deployment.clone(), level, reservation })
+    }
+
+    async fn wait_for_room(&mut self, deployment: &Arc<Deployment>, level: Level) -> Waited {
         let (shared, workers) = (self.starter.shared.clone(), self.workers.clone());
-        let mut reserving = std::pin::pin!(shared.runtime.reserve(deployment));
+        let mut reserving = std::pin::pin!(shared.runtime.reserve(deployment, level));
         loop {
             let changed = workers.changed();
-            if self.has_changed(deployment) {
+            if self.has_changed(deployment) || self.workers.level() != level {
                 return Waited::Changed;
             }
             let Next::Wait = self.apply(deployment, Step::Waits) else { return Waited::Ended };
@@ -187,15 +206,14 @@ impl Task {
         }
     }
 
-    /// Runs a claimed job, unless the endpoint has changed since `deployment` was read: then the
-    /// job is released.
+    /// Runs a claimed job, unless the endpoint has changed since its deployment was read, or the
+    /// sandbox is for a deeper job: then the job is released.
     async fn run_job(
         &self,
-        deployment: Arc<Deployment>,
-        reservation: Reservation,
+        Reserved { deployment, level, reservation }: Reserved,
         job: ClaimedJob,
     ) {
-        if self.has_changed(&deployment) {
+        if job.level < level || self.has_changed(&deployment) {
             drop(reservation);
             attempt::hand_back(self.shared(), &job).await;
         } else {

@@ -13,6 +13,7 @@ use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun, FailureReason, Reservation,
     Runtime, RuntimeLoad, SinkClosed, Usage,
 };
+use gristmill_core::sharing::shares::Level;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
@@ -112,11 +113,11 @@ impl Runtime for SimulatedRuntime {
         }
     }
 
-    fn try_reserve(&self, _: &Arc<Deployment>) -> Option<Reservation> {
+    fn try_reserve(&self, _: &Arc<Deployment>, _: Level) -> Option<Reservation> {
         self.sandboxes.clone().try_acquire_owned().ok().map(Reservation::new)
     }
 
-    async fn reserve(&self, _: &Arc<Deployment>) -> Reservation {
+    async fn reserve(&self, _: &Arc<Deployment>, _: Level) -> Reservation {
         Reservation::new(self.sandboxes.clone().acquire_owned().await.unwrap())
     }
 

@@ -4,17 +4,27 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use gristmill_core::runtime::{AttemptReport, Usage};
+use gristmill_core::runtime::{AttemptEnd, AttemptReport, Usage};
 
 use crate::attempt::instance::Instance;
 use crate::attempt::outcome::{CallEnd, attempt_end};
 use crate::attempt::stack::stack;
+use crate::sandbox::charge::SETTLES_AFTER;
 
 /// Runs the attempt of an instance to its end. Dropping the future stops the handler and frees its
 /// state.
 pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
     let started = Instant::now();
-    let (watch, log) = (instance.state().watch.clone(), instance.state().log.clone());
+    let state = instance.state();
+    let (watch, log) = (state.watch.clone(), state.log.clone());
+    let (charge, account) = (state.charge.clone(), state.account.clone());
+    let deployment = state.attempt.deployment.clone();
+    let settles = async {
+        tokio::time::sleep(SETTLES_AFTER).await;
+        account.peaks.seen(&deployment, charge.peak());
+        charge.settle();
+        std::future::pending().await
+    };
     let mut ready = None;
     let mut cpu = Duration::ZERO;
     let call = Timed { cpu: &mut cpu, call: Box::pin(instance.handle(&mut ready)) };
@@ -24,6 +34,7 @@ pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
         // The second line of defence: it stops a handler that waits in a host function. The call,
         // and the handler's stack with it, is dropped here.
         halt = watch.ended() => CallEnd::Halted(halt),
+        () = settles => unreachable!("it settles, and never ends"),
     };
     let ran = started.elapsed();
     if let CallEnd::Trapped(error) = &ended
@@ -50,7 +61,12 @@ pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
         chunks: state.chunks,
         log_lines_dropped,
     };
-    AttemptReport { end: attempt_end(ended, state), usage }
+    let end = attempt_end(ended, state);
+    match end {
+        AttemptEnd::NoMemory => account.peaks.got_no_memory(&deployment),
+        _ => account.peaks.seen(&deployment, charge.peak()),
+    }
+    AttemptReport { end, usage }
 }
 
 /// Sums the time in which a future is polled: the processor time of the handler and of the host

@@ -5,13 +5,14 @@
 //! deletion and creation, an endpoint has another deployment, even with the same names and
 //! versions; its idle instances end at once.
 //!
-//! An idle instance keeps its permit, so that the pool is never exhausted. A worker that finds no
-//! permit ends the instance that has been idle longest; if the worker's owner is at its share, only
-//! instances of this owner. **Cost.** The instance's memory, until its idle time is over. A search
-//! examines all idle instances, at most as many as jobs may run.
+//! An idle instance keeps its slot, so that the pool is never exhausted, and is charged the memory
+//! that it has. A worker or a job that finds no room ends the instance that has been idle longest;
+//! if its owner or endpoint is at its share, first those of this owner. **Cost.** The instance's
+//! memory, until its idle time is over. A search examines all idle instances, at most as many as
+//! jobs may run.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use gristmill_core::deploy::endpoint::Deployment;
@@ -20,7 +21,8 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::attempt::instance::Instance;
-use gristmill_core::sharing::permits::{Permit, PermitAmount, Permits, Wanted};
+use gristmill_core::sharing::permits::{Permits, Wanted};
+use gristmill_core::sharing::shares::Level;
 
 /// Interval at which instances whose idle time is over are ended.
 const SWEEP: Duration = Duration::from_millis(500);
@@ -28,9 +30,7 @@ const SWEEP: Duration = Duration::from_millis(500);
 /// An idle instance, or an instance that was taken for a job that is not claimed yet.
 pub(crate) struct IdleInstance {
     until: Instant,
-    // Dropped before its permit, so that the pool has room by then.
     pub(crate) instance: Instance,
-    pub(crate) permit: Permit,
 }
 
 impl IdleInstance {
@@ -46,6 +46,19 @@ pub(crate) struct Idle {
     state: Arc<Mutex<State>>,
 }
 
+/// The idle instances, as long as they are used elsewhere.
+pub(crate) struct WeakIdle {
+    permits: Permits,
+    state: Weak<Mutex<State>>,
+}
+
+impl WeakIdle {
+    pub(crate) fn upgrade(&self) -> Option<Idle> {
+        let state = self.state.upgrade()?;
+        Some(Idle { permits: self.permits.clone(), state })
+    }
+}
+
 #[derive(Default)]
 struct State {
     /// The longest idle first.
@@ -56,16 +69,15 @@ struct State {
 impl State {
     /// Takes the instance that must make room for a waiting worker.
     fn take_for(&mut self, permits: &Permits) -> Option<IdleInstance> {
-        let mut held = HashMap::<_, PermitAmount>::new();
-        for IdleInstance { permit, .. } in &self.waiting {
-            let held = held.entry(permit.owner().clone()).or_default();
-            *held = *held + permit.amount();
-        }
         let is_wanted = |waiting: &IdleInstance, wanted: &Wanted| match wanted {
             Wanted::OfAny => true,
-            Wanted::Of(owner) => waiting.permit.owner() == owner,
+            Wanted::Of(owner) => waiting.instance.charge().permit().owner() == owner,
         };
-        let wanted = permits.wanted(&held)?;
+        let wanted = {
+            let idle: Vec<_> =
+                self.waiting.iter().map(|waiting| waiting.instance.charge().permit()).collect();
+            permits.wanted(idle.iter().map(|permit| &**permit))?
+        };
         let oldest = self.waiting.iter().position(|waiting| is_wanted(waiting, &wanted))?;
         self.waiting.remove(oldest)
     }
@@ -77,18 +89,22 @@ impl Idle {
         Self { permits, state: Arc::default() }
     }
 
-    /// The instance of this deployment that has been idle for the shortest time.
-    pub(crate) fn take(&self, deployment: &Arc<Deployment>) -> Option<IdleInstance> {
+    /// The instance of this deployment that has been idle for the shortest time, for a job at this
+    /// level; `None` too if its slot is kept for deeper levels.
+    pub(crate) fn take(&self, deployment: &Arc<Deployment>, level: Level) -> Option<IdleInstance> {
         let mut state = self.state.lock();
         let is_right = |waiting: &IdleInstance| Arc::ptr_eq(waiting.deployment(), deployment);
         let found = state.waiting.iter().rposition(is_right)?;
+        if !state.waiting.get(found)?.instance.charge().permit().try_move(level) {
+            return None;
+        }
         state.waiting.remove(found)
     }
 
     /// Adds an idle instance for at most this time, unless a worker waits for its permit.
-    pub(crate) fn put(&self, mut instance: Instance, permit: Permit, wait: Duration) {
+    pub(crate) fn put(&self, mut instance: Instance, wait: Duration) {
         instance.end();
-        self.put_back(IdleInstance { until: Instant::now() + wait, instance, permit });
+        self.put_back(IdleInstance { until: Instant::now() + wait, instance });
     }
 
     /// Returns an instance that was taken, but did not get a job.
@@ -102,6 +118,11 @@ impl Idle {
         }
         drop(state);
         self.make_room();
+    }
+
+    /// The same instances, which do not exist longer for it.
+    pub(crate) fn downgrade(&self) -> WeakIdle {
+        WeakIdle { permits: self.permits.clone(), state: Arc::downgrade(&self.state) }
     }
 
     /// Ends instances, the longest idle first, as long as this gives a permit to a waiting worker.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gristmill_core::deploy::endpoint::Metering;
+use gristmill_core::job::payload::Json;
 use gristmill_core::runtime::{Attempt, AttemptSink};
 use wasmtime::{Result, Store};
 
@@ -15,6 +16,7 @@ use crate::bindings::Handler;
 use crate::bindings::exports::gristmill::handler::run::{Error, Job};
 use crate::bindings::gristmill::handler::types::Failure;
 use crate::components::artifacts::Loaded;
+use crate::sandbox::charge::Charge;
 use crate::sandbox::deadline::Watch;
 use crate::sandbox::state::{State, store};
 
@@ -35,6 +37,8 @@ pub(crate) struct Instance {
     loaded: Arc<Loaded>,
     handler: Option<Handler>,
     jobs: u32,
+    /// Dropped after the store, so that its memory and its slot of the pool are free by then.
+    charge: Arc<Charge>,
 }
 
 impl Instance {
@@ -43,8 +47,9 @@ impl Instance {
     /// # Errors
     /// When its store cannot be allocated.
     pub(crate) fn new(loaded: Arc<Loaded>, state: State) -> Result<Self> {
+        let charge = state.charge.clone();
         let store = store(&loaded.engine.engine, state)?;
-        let mut instance = Self { store, loaded, handler: None, jobs: 0 };
+        let mut instance = Self { store, loaded, handler: None, jobs: 0, charge };
         if instance.counts_fuel() {
             instance.store.fuel_async_yield_interval(Some(FUEL_COUNTED_EACH))?;
         }
@@ -88,8 +93,13 @@ impl Instance {
         ready: &mut Option<Instant>,
     ) -> Result<Result<String, Error>> {
         self.jobs += 1;
-        let attempt = &self.store.data().attempt;
-        let job = Job { id: attempt.job.to_string(), input: attempt.input.as_str().to_owned() };
+        let state = self.store.data_mut();
+        let input_bytes = state.attempt.input.len() as u64;
+        state.charge_more(input_bytes).await?;
+        // The handler gets a text of its own; the host's value ends here.
+        let input = std::mem::replace(&mut state.attempt.input, Json::null());
+        let job = Job { id: state.attempt.job.to_string(), input: input.as_str().to_owned() };
+        drop(input);
         let handler = match self.handler.take() {
             Some(handler) => handler,
             None => match self.start().await? {
@@ -99,6 +109,7 @@ impl Instance {
         };
         *ready = Some(Instant::now());
         let handled = handler.gristmill_handler_run().call_handle(&mut self.store, &job).await?;
+        self.charge.subtract(input_bytes);
         // Only for a handler that returned: any other is not called again.
         self.handler = Some(handler);
         Ok(handled)
@@ -126,9 +137,15 @@ impl Instance {
         is_fit.then(|| endpoint.reuse_wait(self.jobs)).flatten()
     }
 
-    /// Drops the state of the ended attempt.
+    /// Drops the state of the ended attempt, and what it was charged beyond what the instance has.
     pub(crate) fn end(&mut self) {
         self.store.data_mut().end();
+        self.charge.settle();
+    }
+
+    /// What it is charged.
+    pub(crate) fn charge(&self) -> &Charge {
+        &self.charge
     }
 
     /// The host's state.

@@ -13,6 +13,7 @@ use crate::compile::component::causes;
 use crate::disk::Files;
 use crate::engine::STACK_BYTES_MAX;
 use crate::sandbox::deadline::Halt;
+use crate::sandbox::growths::NoMemory;
 use crate::sandbox::state::{HANDLES_MAX, HOST_CALL_BYTES_MAX, State};
 
 /// How the call of a handler ended.
@@ -50,6 +51,7 @@ pub(crate) fn attempt_end(end: CallEnd, state: &State) -> AttemptEnd {
     let is_stopping = state.watch.is_stopping();
     match end {
         CallEnd::Halted(halt) => halted(halt),
+        CallEnd::Trapped(error) if error.is::<NoMemory>() => AttemptEnd::NoMemory,
         CallEnd::Trapped(error) => match (error.downcast_ref::<Trap>(), state.watch.halt()) {
             (Some(Trap::Interrupt), Some(halt)) => halted(halt),
             _ if is_stopping => AttemptEnd::Stopped,

@@ -21,7 +21,7 @@ use crate::compile::component::{RejectedComponent, causes, inspect, prepare};
 use crate::egress::Egress;
 use crate::engine::{Engines, Kind, Pool, compile_engine};
 use crate::sandbox::deadline::Watch;
-use crate::sandbox::state::{State, store};
+use crate::sandbox::state::{State, Surroundings, store};
 use crate::swap::SwapWatch;
 
 /// How long `init` may run.
@@ -81,7 +81,7 @@ pub async fn preinit(
         return Err(PreinitError::NoInit);
     }
     let watch = Arc::new(Watch::new(Instant::now() + TIME_MAX, CancellationToken::new()));
-    let state = State::new(attempt, sink, watch.clone(), Egress::plain(), None);
+    let state = State::new(attempt, sink, watch.clone(), Surroundings::alone(Egress::plain()));
     let mut store = store(&engine.engine, state).map_err(failed)?;
     let _ticking = engines.ticking();
     let instance = tokio::select! {

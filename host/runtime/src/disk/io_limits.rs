@@ -17,6 +17,7 @@ use std::sync::{Arc, OnceLock};
 
 use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::sharing::permits::{Permit, PermitShare, Permits};
+use gristmill_core::sharing::shares::Level;
 use gristmill_core::sharing::tenancy::Tenancy;
 use rustix::fs::Stat;
 use rustix::process::{Resource, getrlimit};
@@ -119,7 +120,7 @@ impl JobIoLimits {
     /// [`ErrorCode::Quota`] at the limit of the job, of its owner's jobs, or of all jobs together.
     pub(crate) fn open_file(&self) -> Result<IoSlot, ErrorCode> {
         let slot = one_of(&self.slots)?;
-        let open_file = self.open_files.try_take(0).ok_or(ErrorCode::Quota)?;
+        let open_file = self.open_files.try_take(0, Level::CLIENT).ok_or(ErrorCode::Quota)?;
         Ok(IoSlot { _slot: slot, _open_file: Some(open_file) })
     }
 

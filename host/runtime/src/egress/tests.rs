@@ -26,7 +26,7 @@ use super::error::REQUESTS_PER_JOB_MAX;
 use super::*;
 use crate::bindings::gristmill::handler::http::{Host as _, HttpError, Request, Response};
 use crate::sandbox::deadline::Watch;
-use crate::sandbox::state::State;
+use crate::sandbox::state::{State, Surroundings};
 use crate::testing::{Run, TestRuntime, guest, guest_that_uses};
 
 /// A server on a free port of this machine. It answers `/redirect` with a redirect to itself,
@@ -102,14 +102,13 @@ async fn job_of(owner: &OwnerId, allowed: &[String], private: &[String]) -> Stat
         attempt,
         run.sink,
         watch,
-        Egress::new(
+        Surroundings::alone(Egress::new(
             AddressPolicy::default(),
             hosts(private),
             Tenancy::default(),
             Tracer::default(),
             not_allowed,
-        ),
-        None,
+        )),
     )
 }
 
@@ -238,7 +237,7 @@ async fn bytes_of_exchanges_that_fail_are_counted() {
     let url = |path: &str| format!("http://127.0.0.1:{port}{path}");
     let with_body = |path: &str| Request { body: vec![b'x'; 1_000], ..get(url(path)) };
     let traffic = async |request: Request| {
-        let mut state = job(&allowed).await;
+        let mut state = Box::new(Box::pin(job(&allowed)).await);
         assert!(state.send(request).await.is_err());
         state.egress().traffic()
     };

@@ -69,6 +69,7 @@ mod tests {
     use super::*;
     use crate::egress::Egress;
     use crate::sandbox::deadline::Watch;
+    use crate::sandbox::state::Surroundings;
     use crate::testing::{Run, TestRuntime, guest};
 
     /// A bound on bytes alone would allow billions of chunks.
@@ -77,7 +78,7 @@ mod tests {
         let run = Run::of(&TestRuntime::open().add(guest("unreachable")).await);
         let attempt = run.attempt();
         let watch = Arc::new(Watch::new(attempt.deadline, attempt.stop.clone()));
-        let mut state = State::new(attempt, run.sink, watch, Egress::plain(), None);
+        let mut state = State::new(attempt, run.sink, watch, Surroundings::alone(Egress::plain()));
         state.emitted_bytes = EMIT_TOTAL_BYTES_MAX - 3 * (1 + EMIT_OVERHEAD_BYTES);
         for _ in 0..3 {
             assert!(state.emit("1".to_owned(), None).await.is_ok());

@@ -1,7 +1,9 @@
 //! The memories and tables of one job. Wasmtime asks before each grows; the sums over the whole
 //! store are kept here, since a component may have several memories.
 
-use wasmtime::{ResourceLimiter, Result};
+/// Charged to each instance besides its memories and tables: its stack, its page tables and the
+/// host's state of it. Most use less than 100 KiB, and a handler with a deep recursion 1 MiB.
+pub(crate) const BASE_BYTES: u64 = 512 << 10;
 
 /// Core instances of a job. Python needs 14, JavaScript 8, Rust 3.
 pub(crate) const INSTANCES_MAX: u32 = 40;
@@ -12,8 +14,11 @@ pub(crate) const MEMORIES_MAX: u32 = 4;
 /// Tables of a job.
 pub(crate) const TABLES_MAX: u32 = 8;
 
-/// Elements of all tables of a job together; each takes 8 bytes of the host.
+/// Elements of all tables of a job together.
 pub(crate) const TABLE_ELEMENTS_MAX: usize = 100_000;
+
+/// Memory of the host for an element of a table.
+const TABLE_ELEMENT_BYTES: u64 = 8;
 
 /// Counts and bounds the memory of a job.
 #[derive(Debug)]
@@ -62,51 +67,40 @@ impl Limiter {
     pub(crate) fn hit_memory_limit(&self) -> bool {
         self.hit_memory_limit
     }
-}
 
-impl ResourceLimiter for Limiter {
-    fn memory_growing(
+    /// Counts the growth of a memory from `current` to `desired` bytes. Returns its bytes; `None`
+    /// beyond the limit.
+    pub(crate) fn grow_memory(
         &mut self,
         current: usize,
         desired: usize,
         maximum: Option<usize>,
-    ) -> Result<bool> {
-        let sum = self.memory_bytes + desired.saturating_sub(current) as u64;
-        let is_within_limit = sum <= self.memory_bytes_max;
-        self.hit_memory_limit = !is_within_limit;
+    ) -> Option<u64> {
+        let bytes = desired.saturating_sub(current) as u64;
+        let sum = self.memory_bytes + bytes;
+        self.hit_memory_limit = sum > self.memory_bytes_max;
+        if self.hit_memory_limit {
+            return None;
+        }
         // Beyond the memory's own maximum wasmtime refuses by itself, and nothing grows.
-        let grows = is_within_limit && maximum.is_none_or(|maximum| desired <= maximum);
-        if grows {
-            self.memory_bytes = sum;
-            self.memory_bytes_peak = self.memory_bytes_peak.max(sum);
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Some(0);
         }
-        Ok(is_within_limit)
+        self.memory_bytes = sum;
+        self.memory_bytes_peak = self.memory_bytes_peak.max(sum);
+        Some(bytes)
     }
 
-    fn table_growing(
-        &mut self,
-        current: usize,
-        desired: usize,
-        _maximum: Option<usize>,
-    ) -> Result<bool> {
-        let sum = self.table_elements.saturating_add(desired.saturating_sub(current));
-        let is_within_limit = sum <= TABLE_ELEMENTS_MAX;
-        if is_within_limit {
-            self.table_elements = sum;
+    /// Counts the growth of a table from `current` to `desired` elements. Returns its bytes; `None`
+    /// beyond the limit.
+    pub(crate) fn grow_table(&mut self, current: usize, desired: usize) -> Option<u64> {
+        let elements = desired.saturating_sub(current);
+        let sum = self.table_elements.saturating_add(elements);
+        if sum > TABLE_ELEMENTS_MAX {
+            return None;
         }
-        Ok(is_within_limit)
-    }
-
-    fn instances(&self) -> usize {
-        INSTANCES_MAX as usize
-    }
-
-    fn tables(&self) -> usize {
-        TABLES_MAX as usize
-    }
-
-    fn memories(&self) -> usize {
-        MEMORIES_MAX as usize
+        self.table_elements = sum;
+        Some(elements as u64 * TABLE_ELEMENT_BYTES)
     }
 }
 
@@ -117,11 +111,11 @@ mod tests {
     #[test]
     fn memories_are_summed_and_the_peak_is_kept() {
         let mut limiter = Limiter::new(100);
-        assert!(limiter.memory_growing(0, 60, None).unwrap());
-        assert!(limiter.memory_growing(0, 40, Some(50)).unwrap());
+        assert_eq!(limiter.grow_memory(0, 60, None), Some(60));
+        assert_eq!(limiter.grow_memory(0, 40, Some(50)), Some(40));
         assert_eq!(limiter.memory_bytes_peak(), 100);
         assert!(!limiter.hit_memory_limit());
-        assert!(!limiter.memory_growing(40, 41, None).unwrap());
+        assert_eq!(limiter.grow_memory(40, 41, None), None);
         assert!(limiter.hit_memory_limit());
         assert_eq!(limiter.memory_bytes_peak(), 100);
     }
@@ -129,15 +123,15 @@ mod tests {
     #[test]
     fn growth_that_wasmtime_refuses_is_not_counted() {
         let mut limiter = Limiter::new(100);
-        assert!(limiter.memory_growing(0, 60, Some(50)).unwrap());
+        assert_eq!(limiter.grow_memory(0, 60, Some(50)), Some(0));
         assert_eq!(limiter.memory_bytes_peak(), 0);
     }
 
     #[test]
     fn table_elements_are_summed() {
         let mut limiter = Limiter::new(0);
-        assert!(limiter.table_growing(0, TABLE_ELEMENTS_MAX - 1, None).unwrap());
-        assert!(!limiter.table_growing(0, 2, None).unwrap());
-        assert!(limiter.table_growing(0, 1, None).unwrap());
+        assert!(limiter.grow_table(0, TABLE_ELEMENTS_MAX - 1).is_some());
+        assert_eq!(limiter.grow_table(0, 2), None);
+        assert_eq!(limiter.grow_table(0, 1), Some(8));
     }
 }

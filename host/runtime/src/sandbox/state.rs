@@ -7,22 +7,29 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use gristmill_core::id::OwnerId;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
 use gristmill_core::limits::OUTPUT_BYTES_MAX;
 use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{Attempt, AttemptSink, HandlerHost, LogLevel, SinkClosed, StackCall};
+use gristmill_core::sharing::permits::Permits;
+use gristmill_core::sharing::shares::Level;
+use gristmill_core::sharing::tenancy::Tenancy;
 use wasmtime::component::ResourceTable;
-use wasmtime::{Engine, Result, Store};
+use wasmtime::{Engine, ResourceLimiterAsync, Result, Store};
 use wasmtime_wasi::p2::pipe::ClosedInputStream;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use crate::disk::Files;
 use crate::egress::{Egress, HTTP_HEAD_BYTES_MAX, JobEgress};
+use crate::sandbox::charge::{Account, Charge};
 use crate::sandbox::deadline::{Watch, Watched, watch_epochs};
-use crate::sandbox::limiter::Limiter;
+use crate::sandbox::growths::Growths;
+use crate::sandbox::limiter::{INSTANCES_MAX, Limiter, MEMORIES_MAX, TABLES_MAX};
 use crate::sandbox::log::{AttemptLog, StdStream};
+use crate::sandbox::peaks::Peaks;
 use crate::sandbox::stdio::LogStream;
 
 /// Most bytes that the host copies out of a handler in one call, in either direction of the
@@ -37,6 +44,30 @@ pub(crate) const HANDLES_MAX: usize = 1_024;
 /// Most random bytes that a handler gets in one call.
 const RANDOM_BYTES_MAX: u64 = 64 << 10;
 
+/// What an instance has from its first attempt to its end.
+pub(crate) struct Surroundings {
+    /// What it is charged.
+    pub(crate) charge: Arc<Charge>,
+    /// The memory of all sandboxes.
+    pub(crate) account: Arc<Account>,
+    /// Makes its requests.
+    pub(crate) network: Arc<Egress>,
+    /// Its files, if it has any.
+    pub(crate) files: Option<Files>,
+}
+
+impl Surroundings {
+    /// Those of an instance that shares no memory and has no files.
+    pub(crate) fn alone(network: Arc<Egress>) -> Self {
+        let permits = Permits::new(1, u64::MAX, Tenancy::default());
+        let permit = permits.owner_share(&OwnerId::operator()).try_take(0, Level::CLIENT);
+        let charge = Charge::new(permit.expect("nobody else takes one"));
+        let growths = Growths::new(permits, || {});
+        let account = Account { peaks: Peaks::default(), growths };
+        Self { charge: charge.into(), account: account.into(), network, files: None }
+    }
+}
+
 /// The host's state of one instance, and of its present attempt.
 pub(crate) struct State {
     pub(crate) attempt: Attempt,
@@ -44,6 +75,8 @@ pub(crate) struct State {
     pub(crate) log: Arc<AttemptLog>,
     pub(crate) watch: Arc<Watch>,
     pub(crate) limiter: Limiter,
+    pub(crate) charge: Arc<Charge>,
+    pub(crate) account: Arc<Account>,
     /// Its files, if it has any.
     pub(crate) files: Option<Files>,
     /// Chunks emitted, and their bytes.
@@ -66,9 +99,9 @@ impl State {
         attempt: Attempt,
         sink: Arc<dyn AttemptSink>,
         watch: Arc<Watch>,
-        network: Arc<Egress>,
-        files: Option<Files>,
+        surroundings: Surroundings,
     ) -> Self {
+        let Surroundings { charge, account, network, files } = surroundings;
         let log = Arc::new(AttemptLog::new(sink.clone()));
         let mut table = ResourceTable::new();
         table.set_max_capacity(HANDLES_MAX);
@@ -76,6 +109,8 @@ impl State {
         http.set_field_size_limit(HTTP_HEAD_BYTES_MAX);
         Self {
             limiter: Limiter::new(attempt.deployment.endpoint.memory_bytes_max()),
+            charge,
+            account,
             files,
             attempt,
             sink,
@@ -111,6 +146,7 @@ impl State {
         watch: Arc<Watch>,
     ) {
         self.limiter.begin();
+        self.charge.begin();
         if let Some(egress) = &mut self.egress {
             egress.begin(&attempt, sink.clone());
         }
@@ -137,11 +173,68 @@ impl State {
         self.attempt.trace = None;
     }
 
+    /// Charges so many bytes more to the instance; waits if the host has none.
+    ///
+    /// # Errors
+    /// [`NoMemory`](crate::sandbox::growths::NoMemory): the attempt must end.
+    pub(crate) async fn charge_more(&mut self, bytes: u64) -> Result<()> {
+        let has_acted = self.has_acted();
+        let memory_bytes_max = self.limiter.memory_bytes_max();
+        let charge = self.charge.clone();
+        Ok(charge.add(bytes, &self.account.growths, memory_bytes_max, has_acted).await?)
+    }
+
+    /// Whether the attempt has had an effect outside of its instance: a chunk, a call, a request,
+    /// or access to a network volume.
+    fn has_acted(&self) -> bool {
+        let has_volume = self.attempt.deployment.volume.is_some();
+        self.chunks > 0 || self.calls > 0 || self.egress.is_some() || has_volume
+    }
+
     /// The fuel that this attempt may burn. Unless the endpoint bounds it, fuel is only counted:
     /// how much a processor burns in a millisecond differs between machines, and the deadline is a
     /// time.
     pub(crate) fn fuel_max(&self) -> u64 {
         self.attempt.deployment.endpoint.settings.max_fuel.unwrap_or(u64::MAX)
+    }
+}
+
+#[async_trait]
+impl ResourceLimiterAsync for State {
+    async fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> Result<bool> {
+        let Some(bytes) = self.limiter.grow_memory(current, desired, maximum) else {
+            return Ok(false);
+        };
+        self.charge_more(bytes).await?;
+        Ok(true)
+    }
+
+    async fn table_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _: Option<usize>,
+    ) -> Result<bool> {
+        let Some(bytes) = self.limiter.grow_table(current, desired) else { return Ok(false) };
+        self.charge_more(bytes).await?;
+        Ok(true)
+    }
+
+    fn instances(&self) -> usize {
+        INSTANCES_MAX as usize
+    }
+
+    fn tables(&self) -> usize {
+        TABLES_MAX as usize
+    }
+
+    fn memories(&self) -> usize {
+        MEMORIES_MAX as usize
     }
 }
 
@@ -189,7 +282,7 @@ fn wasi(attempt: &Attempt, log: &Arc<AttemptLog>) -> WasiCtx {
 /// When the store cannot be allocated.
 pub(crate) fn store(engine: &Engine, state: State) -> Result<Store<State>> {
     let mut store = Store::try_new(engine, state)?;
-    store.limiter(|state| &mut state.limiter);
+    store.limiter_async(|state| state);
     store.set_hostcall_fuel(HOST_CALL_BYTES_MAX);
     store.set_max_component_handles(HANDLES_MAX);
     watch_epochs(&mut store);

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::id::EndpointId;
 use gristmill_core::sharing::permits::Permit;
+use gristmill_core::sharing::shares::Level;
 use parking_lot::Mutex;
 
 use crate::attempt::idle::{Idle, IdleInstance};
@@ -47,15 +48,21 @@ struct TakenInstances {
 }
 
 impl Taken {
-    /// Reserves an idle instance of this deployment; `None` if there is none.
-    pub(super) fn reserve(&self, idle: &Idle, deployment: &Arc<Deployment>) -> Option<Reserved> {
+    /// Reserves an idle instance of this deployment for a job at this level; `None` if there is
+    /// none.
+    pub(super) fn reserve(
+        &self,
+        idle: &Idle,
+        deployment: &Arc<Deployment>,
+        level: Level,
+    ) -> Option<Reserved> {
         // The instance is taken under the lock, so that `retire` finds it here or among the idle
         // ones.
         let mut taken = self.0.lock();
         if taken.retiring.contains(&deployment.endpoint.id) {
             return None;
         }
-        let instance = Box::new(idle.take(deployment)?);
+        let instance = Box::new(idle.take(deployment, level)?);
         taken.last += 1;
         let number = taken.last;
         taken.deployments.insert(number, Some(deployment.clone()));

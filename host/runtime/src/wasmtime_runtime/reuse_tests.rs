@@ -84,7 +84,7 @@ async fn an_instance_that_was_reserved_for_no_job_waits_on() {
     let runtime = TestRuntime::open();
     let run = reusing(&runtime, guest(COUNT), 9).await;
     assert_eq!(next(&runtime, &run).await, "1");
-    let reservation = runtime.runtime.try_reserve(&run.deployment()).unwrap();
+    let reservation = runtime.runtime.try_reserve(&run.deployment(), Level::CLIENT).unwrap();
     assert_eq!(runtime.runtime.load(), RuntimeLoad { running: 1, idle: 0, waiting: 0 });
     drop(reservation);
     assert_eq!(runtime.runtime.load(), RuntimeLoad { running: 0, idle: 1, waiting: 0 });
@@ -98,13 +98,13 @@ async fn an_instance_that_was_reserved_while_its_deployment_was_replaced_ends() 
     let run = reusing(&runtime, guest(COUNT), 9).await;
     for is_deleted in [false, true] {
         assert_eq!(next(&runtime, &run).await, "1");
-        let reserved = runtime.runtime.try_reserve(&run.deployment()).unwrap();
+        let reserved = runtime.runtime.try_reserve(&run.deployment(), Level::CLIENT).unwrap();
         let of_other = EndpointId::new("other").unwrap();
         runtime.runtime.retire(&of_other, None);
         runtime.runtime.retire(&run.endpoint.id, Some(&run.deployment()));
         drop(reserved);
         assert_eq!(runtime.runtime.load().idle, 1, "it was not retired");
-        let reserved = runtime.runtime.try_reserve(&run.deployment()).unwrap();
+        let reserved = runtime.runtime.try_reserve(&run.deployment(), Level::CLIENT).unwrap();
         run.deploy_again();
         let current = run.deployment();
         runtime.runtime.retire(&run.endpoint.id, (!is_deleted).then_some(&current));

@@ -12,7 +12,7 @@ use gristmill_core::time::Timestamp;
 use super::*;
 use crate::testing::{Run, TestRuntime, core_module, guest, guest_that_imports, guest_with};
 
-const ECHO: &str = "(call $ok (local.get $input) (local.get $input_len))";
+pub(super) const ECHO: &str = "(call $ok (local.get $input) (local.get $input_len))";
 const SPIN: &str = "(loop $again (br $again)) unreachable";
 const EMIT_INPUT: &str = "(call $emit (local.get $input) (local.get $input_len) (i32.const 0) \
     (i32.const 0) (i32.const 0) (i32.const 2048))
@@ -25,7 +25,7 @@ fn error(report: &AttemptReport) -> &str {
     }
 }
 
-fn output(report: &AttemptReport) -> &str {
+pub(super) fn output(report: &AttemptReport) -> &str {
     match &report.end {
         AttemptEnd::Returned(output) => output.as_str(),
         end => panic!("not returned: {end:?}"),
@@ -244,7 +244,7 @@ async fn a_deadline_does_not_run_while_its_job_waits_for_a_sandbox() {
         while runtime.runtime.load().running < 2 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        assert!(runtime.runtime.try_reserve(&waiting.deployment()).is_none());
+        assert!(runtime.runtime.try_reserve(&waiting.deployment(), Level::CLIENT).is_none());
         let stop = async {
             // Twice the deadline.
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -259,38 +259,17 @@ async fn a_deadline_does_not_run_while_its_job_waits_for_a_sandbox() {
 }
 
 #[tokio::test]
-async fn all_sandboxes_share_one_budget_of_memory() {
-    const MIB: u64 = 1 << 20;
-    let runtime = TestRuntime::with_memory(300 * MIB);
-    let mut run = runtime.run(ECHO).await;
-    let mut of = |mib: u64| {
-        run.endpoint.settings.memory_mib = mib;
-        run.deployment()
-    };
-    let [large, middle, small, huge] = [256, 128, 44, 301].map(&mut of);
-    let held = runtime.runtime.try_reserve(&large).unwrap();
-    assert!(runtime.runtime.try_reserve(&middle).is_none());
-    drop(runtime.runtime.try_reserve(&small).expect("it fits beside"));
-    let refused = runtime.runtime.prepare(&huge).await.unwrap_err().to_string();
-    assert!(refused.contains("memoryMib of 301") && refused.contains("300 MiB"), "{refused}");
-    drop(held);
-    // An idle instance has its memory, until another job needs it.
-    run.endpoint.settings.memory_mib = 256;
-    run.endpoint.settings.reuse.max_jobs = 9;
-    assert_eq!(output(&runtime.perform(&run).await), "\"hello\"");
-    assert_eq!(runtime.runtime.load(), RuntimeLoad { running: 0, idle: 1, waiting: 0 });
-    drop(runtime.runtime.reserve(&middle).await);
-    assert_eq!(runtime.runtime.load(), RuntimeLoad { running: 0, idle: 0, waiting: 0 });
-}
-
-#[tokio::test]
 async fn an_abandoned_wait_for_a_sandbox_leaves_nothing() {
     let runtime = TestRuntime::open();
     let run = runtime.run(ECHO).await;
     let deployment = run.deployment();
-    let held = [(); 2].map(|()| runtime.runtime.try_reserve(&deployment).unwrap());
+    let held = [(); 2].map(|()| runtime.runtime.try_reserve(&deployment, Level::CLIENT).unwrap());
     let limit = Duration::from_millis(10);
-    assert!(tokio::time::timeout(limit, runtime.runtime.reserve(&deployment)).await.is_err());
+    assert!(
+        tokio::time::timeout(limit, runtime.runtime.reserve(&deployment, Level::CLIENT))
+            .await
+            .is_err()
+    );
     assert_eq!(runtime.runtime.load().waiting, 0);
     drop(held);
     assert_eq!(runtime.runtime.load().running, 0);
@@ -564,7 +543,7 @@ async fn without_a_component_the_image_is_named() {
     let run = runtime.run(ECHO).await;
     let deployment = Deployment { component: None, ..Deployment::clone(&run.deployment()) };
     let deployment = Arc::new(deployment);
-    let reservation = runtime.runtime.reserve(&deployment).await;
+    let reservation = runtime.runtime.reserve(&deployment, Level::CLIENT).await;
     let attempt = run.attempt_of(deployment);
     let report = runtime.runtime.perform(reservation, attempt, run.sink.clone()).await;
     assert_eq!(error(&report), "no component is stored as `t:latest`");
@@ -595,7 +574,7 @@ async fn a_panic_of_the_host_fails_the_job_only() {
     let run = runtime.run(EMIT_INPUT).await;
     for _ in 0..3 {
         let deployment = run.deployment();
-        let reservation = runtime.runtime.reserve(&deployment).await;
+        let reservation = runtime.runtime.reserve(&deployment, Level::CLIENT).await;
         let attempt = run.attempt_of(deployment);
         let report = runtime.runtime.perform(reservation, attempt, Arc::new(PanickingSink)).await;
         assert_eq!(error(&report), "the host failed while it ran the handler");

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use gristmill_core::id::{EndpointId, OwnerId, WorkerId};
 use gristmill_core::job::record::{ClaimedJob, Demand, Lease};
 use gristmill_core::job::state::JobEvent;
+use gristmill_core::sharing::shares::Level;
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::TraceContext;
 
@@ -28,6 +29,7 @@ pub(crate) struct Claimed {
     execution_timeout_ms: Option<u64>,
     ttl_at: Timestamp,
     trace: Option<TraceContext>,
+    level: Level,
     pub(crate) left: Demand,
     pub(crate) input: Option<Payload>,
     /// The location of the input, when it is in the journal.
@@ -47,6 +49,7 @@ impl Claimed {
             execution_timeout_ms: self.execution_timeout_ms,
             ttl_at: self.ttl_at,
             trace: self.trace,
+            level: self.level,
             left: self.left,
         }
     }
@@ -77,6 +80,7 @@ impl Index {
     fn claim_job(&mut self, key: JobKey, worker: &WorkerId, now: Timestamp) -> Option<Claimed> {
         let job = self.jobs.get(key)?;
         let (claim, queued_at) = (job.row.last_claim.next(), job.queued_at());
+        let level = job.rank().level();
         let decided = self.decide(key, JobEvent::Claimed { claim }, now);
         debug_assert!(decided.is_ok(), "a job in the queue can be claimed");
         let left = self.demand_of_claim(self.jobs.get(key)?.endpoint);
@@ -91,6 +95,7 @@ impl Index {
             execution_timeout_ms: job.times.execution_timeout_ms(),
             ttl_at: job.row.ttl_at,
             trace: job.trace().cloned(),
+            level,
             left,
             input: job.pending.as_ref().and_then(|pending| pending.input.clone()),
             location: job.payload_locations.input,

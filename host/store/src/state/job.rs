@@ -12,6 +12,7 @@ use gristmill_core::job::retention::{ChosenRetention, Retention};
 use gristmill_core::job::state::{Claim, JobState, JobStatus};
 use gristmill_core::job::tags::Tags;
 use gristmill_core::limits::OUTPUT_BYTES_MAX;
+use gristmill_core::sharing::shares::Level;
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::TraceContext;
 
@@ -735,7 +736,7 @@ impl Job {
     /// Its rank while it waits.
     pub(crate) fn rank(&self) -> Rank {
         match &self.rare {
-            Some(rare) if rare.calls > 0 => Rank::Called,
+            Some(rare) if rare.calls > 0 => Rank::Called(Level::called(self.id.submission())),
             _ if self.low_priority => Rank::Low,
             _ => Rank::Normal,
         }

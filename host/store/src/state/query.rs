@@ -66,7 +66,8 @@ impl Index {
         let claimable = endpoint.ready.len() as u64;
         let jobs = endpoint.ready.normal_len() as u64;
         let called = endpoint.ready.called_len() as u64;
-        Demand { version: endpoint.queue_version.number, jobs, since, claimable, called }
+        let (version, level) = (endpoint.queue_version.number, endpoint.ready.level());
+        Demand { version, jobs, since, claimable, called, level }
     }
 
     /// The queues that have changed since the last call, for the notifications after the lock is

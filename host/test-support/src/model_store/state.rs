@@ -3,6 +3,7 @@
 //! All jobs are in one ordered map, so a change costs a few searches, and a list examines every
 //! job.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
@@ -19,6 +20,7 @@ use gristmill_core::job::record::{
 use gristmill_core::job::state::{Claim, Effect, JobEvent, JobState, JobStatus};
 use gristmill_core::jobs::stream::OutputList;
 use gristmill_core::limits::PAST_ATTEMPTS_MAX;
+use gristmill_core::sharing::shares::Level;
 use gristmill_core::store::StoreError;
 use gristmill_core::time::Timestamp;
 use gristmill_core::webhook::delivery::Delivery;
@@ -57,8 +59,8 @@ pub(super) struct State {
 /// Which jobs are claimed before others, whatever their positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// Calls wait for it.
-    Called,
+    /// Calls wait for it. The deepest are first.
+    Called(Reverse<Level>),
     Normal,
     Low,
 }
@@ -120,9 +122,16 @@ impl ModelJob {
 
     fn rank(&self) -> Rank {
         match self.new.policy.low_priority {
-            _ if self.calls > 0 => Rank::Called,
+            _ if self.calls > 0 => Rank::Called(Reverse(self.level())),
             true => Rank::Low,
             false => Rank::Normal,
+        }
+    }
+
+    fn level(&self) -> Level {
+        match self.calls {
+            0 => Level::CLIENT,
+            _ => Level::called(self.new.id.submission()),
         }
     }
 
@@ -181,7 +190,8 @@ pub(super) struct Notifications {
 
 /// The queue positions of an endpoint's jobs that wait.
 pub(super) fn all_of(endpoint: &EndpointId) -> RangeInclusive<(EndpointId, Rank, u64)> {
-    (endpoint.clone(), Rank::Called, 0)..=(endpoint.clone(), Rank::Low, u64::MAX)
+    let deepest = Level::all().last().expect("there are levels");
+    (endpoint.clone(), Rank::Called(Reverse(deepest)), 0)..=(endpoint.clone(), Rank::Low, u64::MAX)
 }
 
 impl State {
@@ -216,7 +226,8 @@ impl State {
             jobs: normal().count() as u64,
             since: first.map(|job| job.queued_at),
             claimable: waiting().count() as u64,
-            called: waiting().filter(|job| job.rank() == Rank::Called).count() as u64,
+            called: waiting().filter(|job| job.calls > 0).count() as u64,
+            level: waiting().map(ModelJob::level).max().unwrap_or_default(),
         }
     }
 
@@ -423,6 +434,7 @@ impl State {
                 execution_timeout_ms: job.new.policy.execution_timeout_ms,
                 ttl_at: job.ttl_at,
                 trace: job.new.trace.clone(),
+                level: job.level(),
                 left: Demand::default(),
             };
             self.apply(id, JobEvent::Claimed { claim }, now, notifications);

@@ -4,11 +4,27 @@
 //! **Bounds.** Each owner has [a share](SharedBound) of the slots, and one of the bytes: of 256
 //! slots, 192 for one busy owner, and 109 for each of two. The first slot of an owner may have at
 //! most three quarters of the bytes while owners have shares, since a job may keep it for a week.
-//! Where endpoints and keys have a bound, it is a quarter of the slots.
+//!
+//! For what jobs keep, an endpoint has a share too, of what its owner may have: so much that
+//! [enough is left](Level::leaves_enough) for the owner's other endpoints, and at deeper levels. It
+//! has one while its owner has several endpoints, or while handlers may call endpoints. Its first
+//! slot at a level or deeper needs no share, and neither does that of its owner, so that each chain
+//! of calls continues; the owner's first one at a deeper level leaves a sixteenth of the bytes.
+//!
+//! While handlers may call endpoints, a slot stays free for each deeper level, but at most an
+//! eighth of all: so called jobs start although callers hold all other slots, up to a depth of 8
+//! with 64 slots, and of 1 with 8 slots. The shares are parts of the rest.
+//!
+//! For short work the bound of an endpoint or a key is a quarter of the slots.
 
+use std::array;
 use std::ops::{Add, Sub};
+use std::time::Instant;
 
-use crate::sharing::shares::{Fit, SharedBound};
+use super::sharer::Sharer;
+use crate::id::CallDepth;
+use crate::sharing::shares::{Level, SharedBound};
+use crate::sharing::tenancy::Tenancy;
 
 /// An amount of room.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -48,6 +64,85 @@ impl Sub for PermitAmount {
     }
 }
 
+/// What a caller asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) amount: PermitAmount,
+    pub(super) level: Level,
+    /// When the job began, if it has its slot and asks for bytes only.
+    pub(super) grows_since: Option<Instant>,
+}
+
+impl Request {
+    /// A request for slots, or for a slot with bytes.
+    pub(super) fn new(amount: PermitAmount, level: Level) -> Self {
+        Self { amount, level, grows_since: None }
+    }
+}
+
+/// What an owner or an endpoint holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) all: PermitAmount,
+    /// The slots at each level.
+    slots_at: [u64; Level::COUNT],
+}
+
+impl Held {
+    /// Whether it has no slot at this level or deeper.
+    fn has_none_at(&self, level: Level) -> bool {
+        self.slots_at.iter().skip(level.get().into()).all(|slots| *slots == 0)
+    }
+
+    /// Whether it has neither slots nor bytes.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.all == PermitAmount::default()
+    }
+}
+
+impl From<Request> for Held {
+    fn from(Request { amount, level, .. }: Request) -> Self {
+        let of_level = |at: usize| if at == usize::from(level.get()) { amount.slots } else { 0 };
+        Self { all: amount, slots_at: array::from_fn(of_level) }
+    }
+}
+
+impl Add for Held {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        let mut sum = self;
+        sum.all = self.all + other.all;
+        for (slots, more) in sum.slots_at.iter_mut().zip(other.slots_at) {
+            *slots = slots.saturating_add(more);
+        }
+        sum
+    }
+}
+
+impl Sub for Held {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        let mut rest = self;
+        rest.all = self.all - other.all;
+        for (slots, less) in rest.slots_at.iter_mut().zip(other.slots_at) {
+            *slots = slots.saturating_sub(less);
+        }
+        rest
+    }
+}
+
+/// What those hold who ask for more.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Holders {
+    pub(super) owner: Held,
+    /// The endpoint or the key; `None` for work that belongs to none.
+    pub(super) part: Option<Held>,
+    /// Whether the endpoint has a share.
+    pub(super) is_divided: bool,
+}
+
 /// Whether there is room for a permit more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PermitFit {
@@ -55,18 +150,24 @@ pub(super) enum PermitFit {
     Fits,
     /// Too few slots are free.
     NoSlot,
+    /// The free slots are for deeper levels.
+    Kept,
     /// Too few bytes are free.
     NoBytes,
     /// The owner has its share of the slots.
     OwnerSlots,
     /// The owner has its share of the bytes.
     OwnerBytes,
+    /// The endpoint has its share of the slots, or the endpoint or the key has its quarter.
+    PartSlots,
+    /// The endpoint has its share of the bytes.
+    PartBytes,
 }
 
 impl PermitFit {
-    /// Whether only the owner's share prevents a permit.
+    /// Whether only the share of the owner or of the endpoint prevents a permit.
     pub(super) fn is_share(self) -> bool {
-        matches!(self, Self::OwnerSlots | Self::OwnerBytes)
+        matches!(self, Self::OwnerSlots | Self::OwnerBytes | Self::PartSlots | Self::PartBytes)
     }
 
     /// Whether slots are free, and only bytes are missing.
@@ -75,25 +176,49 @@ impl PermitFit {
     }
 }
 
+/// The rule for endpoints and keys.
+#[derive(Debug)]
+pub(super) enum Parts {
+    /// Each may have so many slots.
+    OfWork { slots_max: u64 },
+    /// Endpoints have shares.
+    OfJobs(Tenancy),
+}
+
 /// Slots and bytes, and how much of them is taken.
 #[derive(Debug)]
 pub(super) struct Capacity {
     slots: SharedBound,
     bytes: SharedBound,
-    /// Most slots of an endpoint or a key, where these have a bound.
-    of_part: Option<u64>,
+    parts: Parts,
     /// What all owners hold together.
     pub(super) taken: PermitAmount,
 }
 
+/// What a holder would have, and whether it needs no share for that.
+#[derive(Debug, Clone, Copy)]
+struct Then {
+    held: u64,
+    is_first: bool,
+}
+
+/// The holder that would have more than its share.
+enum AtShare {
+    Owner,
+    Part,
+}
+
 impl Capacity {
-    pub(super) fn new(slots: SharedBound, bytes: SharedBound, of_part: Option<u64>) -> Self {
-        Self { slots, bytes, of_part, taken: PermitAmount::default() }
+    pub(super) fn new(slots: SharedBound, bytes: SharedBound, parts: Parts) -> Self {
+        Self { slots, bytes, parts, taken: PermitAmount::default() }
     }
 
     /// The largest permit.
     pub(super) fn permit_max(&self) -> PermitAmount {
-        let slots = self.of_part.unwrap_or_else(|| self.slots.max());
+        let slots = match self.parts {
+            Parts::OfWork { slots_max } => slots_max,
+            Parts::OfJobs(_) => self.slots.max(),
+        };
         PermitAmount { slots, bytes: self.bytes.max() }
     }
 
@@ -107,7 +232,10 @@ impl Capacity {
 
     /// The rank of an endpoint or a key. Those without a bound take turns, whatever they hold.
     pub(super) fn rank_of_part(&self, held: PermitAmount) -> u128 {
-        self.of_part.map_or(0, |_| u128::from(held.slots))
+        match self.parts {
+            Parts::OfWork { .. } => held.slots.into(),
+            Parts::OfJobs(_) => 0,
+        }
     }
 
     /// Whether every slot is taken.
@@ -127,37 +255,121 @@ impl Capacity {
         if self.bytes.has_shares() { all - all / 4 } else { all }
     }
 
-    /// Whether an endpoint or a key may hold so much more.
-    pub(super) fn part_admits(&self, held: PermitAmount, more: PermitAmount) -> bool {
-        self.of_part.is_none_or(|max| held.slots + more.slots <= max)
+    /// Whether the endpoints of the owner have shares.
+    pub(super) fn divides<O: Sharer>(&self, owner: &O) -> bool {
+        match &self.parts {
+            Parts::OfWork { .. } => false,
+            Parts::OfJobs(tenancy) => tenancy.has_calls() || owner.has_several_endpoints(tenancy),
+        }
     }
 
-    /// Whether there is room for so much more of an owner.
-    pub(super) fn fit(&self, held: PermitAmount, more: PermitAmount) -> PermitFit {
+    /// The slots that stay free for levels deeper than this one.
+    fn kept(&self, level: Level) -> u64 {
+        match &self.parts {
+            Parts::OfJobs(tenancy) if tenancy.has_calls() && self.slots.max() > 1 => {
+                let deepest = (self.slots.max() / 8).clamp(1, CallDepth::MAX.into());
+                deepest.saturating_sub(level.get().into())
+            }
+            _ => 0,
+        }
+    }
+
+    /// Whether the slots that are kept for levels deeper than this one are free.
+    pub(super) fn keeps(&self, level: Level) -> bool {
+        self.slots.free(self.taken.slots, self.kept(level)).is_some()
+    }
+
+    /// Whether there is room for so much more.
+    pub(super) fn fit(&self, held: &Holders, more: Request) -> PermitFit {
         self.fit_after(held, more, PermitAmount::default())
     }
 
-    /// The same after `freed` was returned, by any owners. The owner holds `held` then.
+    /// The same after `freed` was returned, by any owners. The holders have `held` then.
     pub(super) fn fit_after(
         &self,
-        held: PermitAmount,
-        more: PermitAmount,
+        held: &Holders,
+        Request { amount: more, level, grows_since }: Request,
         freed: PermitAmount,
     ) -> PermitFit {
+        let Holders { owner, part, is_divided } = held;
+        if let (Parts::OfWork { slots_max }, Some(part)) = (&self.parts, part)
+            && part.all.slots.saturating_add(more.slots) > *slots_max
+        {
+            return PermitFit::PartSlots;
+        }
         let taken = self.taken - freed;
-        let slots = match more.slots {
-            // A growth takes no slot.
-            0 => Fit::Fits,
-            more => self.slots.fit(held.slots, taken.slots, more),
+        let Some(free) = self.slots.free(taken.slots, more.slots) else {
+            return PermitFit::NoSlot;
         };
-        match slots {
-            Fit::Full => PermitFit::NoSlot,
-            Fit::AtShare => PermitFit::OwnerSlots,
-            Fit::Fits => match self.bytes.fit(held.bytes, taken.bytes, more.bytes) {
-                Fit::Full => PermitFit::NoBytes,
-                Fit::Fits if more.bytes <= self.bytes_of_owner_max() => PermitFit::Fits,
-                Fit::Fits | Fit::AtShare => PermitFit::OwnerBytes,
-            },
+        if grows_since.is_none()
+            && let Some(full) = self.slots_full(held, more.slots, level, free)
+        {
+            return full;
+        }
+        let Some(free) = self.bytes.free(taken.bytes, more.bytes) else {
+            return PermitFit::NoBytes;
+        };
+        if more.bytes > self.bytes_of_owner_max() {
+            return PermitFit::OwnerBytes;
+        }
+        let bytes = |held: &Held| Then {
+            held: (held.all + more).bytes,
+            is_first: grows_since.is_none() && (held.all.bytes == 0 || held.has_none_at(level)),
+        };
+        let mut of_owner = bytes(owner);
+        // No level has bytes of its own, so the first slot of each could take all of them.
+        of_owner.is_first &=
+            owner.all.bytes == 0 || Level::CALLED.leaves_enough(of_owner.held, free);
+        let part = part.as_ref().filter(|_| *is_divided).map(bytes);
+        match at_share(&self.bytes, level, of_owner, part, [free; 2]) {
+            Some(AtShare::Owner) => PermitFit::OwnerBytes,
+            Some(AtShare::Part) => PermitFit::PartBytes,
+            None => PermitFit::Fits,
         }
     }
+
+    /// Why there are too few slots for so many more, of which `free` stay free then.
+    fn slots_full(
+        &self,
+        Holders { owner, part, is_divided }: &Holders,
+        more: u64,
+        level: Level,
+        free: u64,
+    ) -> Option<PermitFit> {
+        let Some(of_level) = free.checked_sub(self.kept(level)) else {
+            return Some(PermitFit::Kept);
+        };
+        // At each level, so that the deep jobs of an owner leave slots to the clients of others.
+        let of_owners = free.saturating_sub(self.kept(Level::CLIENT));
+        let slots = |held: &Held| {
+            let is_first = held.has_none_at(level);
+            Then { held: held.all.slots.saturating_add(more), is_first }
+        };
+        let part = part.as_ref().filter(|_| *is_divided).map(slots);
+        let free = [of_owners, of_level];
+        at_share(&self.slots, level, slots(owner), part, free).map(|full| match full {
+            AtShare::Owner => PermitFit::OwnerSlots,
+            AtShare::Part => PermitFit::PartSlots,
+        })
+    }
+}
+
+/// The holder that would have more than its share, when so much is left free for owners, and for
+/// this level.
+fn at_share(
+    bound: &SharedBound,
+    level: Level,
+    owner: Then,
+    part: Option<Then>,
+    [of_owners, of_level]: [u64; 2],
+) -> Option<AtShare> {
+    let left = match bound.has_shares() {
+        true => match bound.left_to(owner.held, of_owners) {
+            None if !owner.is_first => return Some(AtShare::Owner),
+            left => left.unwrap_or(0),
+        },
+        false => of_level,
+    };
+    let part = part.filter(|part| !part.is_first && !level.leaves_enough(part.held, left));
+    part.map(|_| AtShare::Part)
 }

@@ -1,5 +1,7 @@
 //! Permits that grow and shrink: order, bounds, and waits that end early.
 
+use std::time::Duration;
+
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use proptest::prelude::*;
@@ -25,10 +27,10 @@ fn bytes_taken(permits: &Permits) -> u64 {
 fn a_permit_grows_into_free_bytes_and_shrinks_to_what_is_used() {
     let permits = permits(2, 100);
     let share = share(&permits, 0);
-    let mut permit = share.try_take(10).unwrap();
-    permit.absorb(share.try_grow(70).unwrap());
+    let mut permit = share.try_take(10, Level::CLIENT).unwrap();
+    permit.absorb(share.try_grow(70, Level::CLIENT, Instant::now()).unwrap());
     assert_eq!(permit.amount(), PermitAmount { slots: 1, bytes: 80 });
-    assert!(share.try_grow(21).is_none());
+    assert!(share.try_grow(21, Level::CLIENT, Instant::now()).is_none());
     permit.shrink_to(90);
     assert_eq!((permit.amount().bytes, permits.taken()), (80, 1));
     permit.shrink_to(5);
@@ -41,10 +43,12 @@ fn a_permit_grows_into_free_bytes_and_shrinks_to_what_is_used() {
 fn a_growth_is_before_the_requests_of_its_endpoint_and_waits_without_a_slot() {
     let permits = permits(2, 100);
     let share = share(&permits, 0);
-    let mut first = share.try_take(60).unwrap();
-    let second = share.try_take(40).unwrap();
-    let mut next = share.queue(10).boxed();
-    let mut grows = [share.grow(30).boxed(), share.grow(5).boxed()];
+    let mut first = share.try_take(60, Level::CLIENT).unwrap();
+    let second = share.try_take(40, Level::CLIENT).unwrap();
+    let now = Instant::now();
+    let mut next = share.queue(10, Level::CLIENT).boxed();
+    let mut grows =
+        [share.grow(30, Level::CLIENT, now).boxed(), share.grow(5, Level::CLIENT, now).boxed()];
     assert_eq!((permits.growing(), permits.waiting()), (2, 3));
     first.shrink_to(40);
     assert!(grows.iter_mut().all(|grow| grow.now_or_never().is_none()), "20 of 30 are free");
@@ -52,17 +56,44 @@ fn a_growth_is_before_the_requests_of_its_endpoint_and_waits_without_a_slot() {
     let grown = grows.map(|grow| grow.now_or_never().unwrap());
     assert_eq!(grown.map(|grown| grown.amount().bytes), [30, 5]);
     assert!(next.as_mut().now_or_never().is_some(), "a slot is free too");
-    assert_eq!((permits.growing(), permits.waiting()), (0, 0));
+    assert_eq!((permits.growing(), permits.waiting(), permits.grown()), (0, 0, 2));
+}
+
+#[test]
+fn the_growth_of_the_oldest_job_is_first() {
+    let permits = permits(9, 100);
+    let share = share(&permits, 0);
+    let mut held = share.try_take(100, Level::CLIENT).unwrap();
+    let begun = Instant::now();
+    let mut grows = [2, 1, 3].map(|age| {
+        let since = begun - Duration::from_secs(age);
+        (age, share.grow(10, Level::CLIENT, since).boxed())
+    });
+    let mut order = vec![];
+    for left in [90, 80, 70] {
+        held.shrink_to(left);
+        for (age, grow) in &mut grows {
+            if !order.contains(age)
+                && grow.now_or_never().is_some_and(|more| {
+                    held.absorb(more);
+                    true
+                })
+            {
+                order.push(*age);
+            }
+        }
+    }
+    assert_eq!(order, [3, 2, 1]);
 }
 
 #[test]
 fn all_slots_may_be_taken_while_permits_grow() {
     let permits = permits(2, 100);
     let (one, other) = (share(&permits, 0), share(&permits, 1));
-    let mut held = one.try_take(90).unwrap();
-    let _small = other.try_take(1).unwrap();
-    let _third = one.queue(1).boxed();
-    let mut grows = other.grow(20).boxed();
+    let mut held = one.try_take(90, Level::CLIENT).unwrap();
+    let _small = other.try_take(1, Level::CLIENT).unwrap();
+    let _third = one.queue(1, Level::CLIENT).boxed();
+    let mut grows = other.grow(20, Level::CLIENT, Instant::now()).boxed();
     held.shrink_to(50);
     assert!(grows.as_mut().now_or_never().is_some());
 }
@@ -71,12 +102,11 @@ fn all_slots_may_be_taken_while_permits_grow() {
 fn a_growth_that_is_dropped_takes_nothing_also_when_it_was_granted() {
     let permits = permits(1, 100);
     let share = share(&permits, 0);
-    let mut permit = share.try_take(90).unwrap();
-    let (waits, granted) = (share.grow(50), share.grow(20));
+    let mut permit = share.try_take(90, Level::CLIENT).unwrap();
+    let (waits, granted) =
+        [50, 20].map(|bytes| share.grow(bytes, Level::CLIENT, Instant::now())).into();
     drop(waits);
-    let moves = permits.moves();
     permit.shrink_to(60);
-    assert!(permits.moves() > moves);
     assert_eq!(bytes_taken(&permits), 80);
     drop(granted);
     assert_eq!((bytes_taken(&permits), permits.growing()), (60, 0));
@@ -96,8 +126,8 @@ proptest! {
         for (event, endpoint, bytes) in events {
             let at = usize::from(endpoint) % held.len().max(1);
             match event {
-                0 => held.extend(share(&permits, endpoint).try_take(bytes)),
-                1 if !held.is_empty() => waits.push((bytes, held[at].share().grow(bytes).boxed())),
+                0 => held.extend(share(&permits, endpoint).try_take(bytes, Level::CLIENT)),
+                1 if !held.is_empty() => waits.push((bytes, held[at].share().grow(bytes, Level::CLIENT, Instant::now()).boxed())),
                 2 if !held.is_empty() => held[at].shrink_to(bytes),
                 3 if !held.is_empty() => drop(held.swap_remove(at)),
                 _ => {}

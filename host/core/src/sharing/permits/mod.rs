@@ -4,23 +4,27 @@
 //! **Promise.** The sum of all permits never exceeds the limits, and no owner holds more than its
 //! share ([`capacity`]). The owner that holds the least is next, by the larger one of its parts of
 //! the slots and of the bytes, and of equals the one whose last turn is the longest ago. Then come
-//! the endpoints or keys of that owner, and the callers of each in the order of their calls. A
-//! caller that waits for the part of its own endpoint or owner delays no other owner.
+//! the endpoints or keys of that owner, those with the deepest [`Level`] first, and the callers of
+//! each by their levels and then in the order of their calls. A caller that waits for the part of
+//! its own endpoint or owner, or for a slot at its level, delays no other owner and no deeper
+//! level.
 //!
 //! There are two kinds of permits:
 //!
 //! * [`new`](Permits::new): for what a job keeps, up to a week. Owners have shares while the host
-//!   has several. The endpoints of an owner take turns, and each may hold all that the owner may.
-//!   A request for more bytes than are free delays the later endpoints of its owner, and the owners
-//!   that would then hold more bytes than its owner would. It does so for a [quarter](holds) of the
-//!   time, since the memory that it waits for may be in use for days.
+//!   has several, and endpoints while their owner has several: none keeps another one from its
+//!   first slot. While handlers may call endpoints, some slots are kept for called jobs. The
+//!   endpoints of an owner take turns. A request of a client's job for more bytes than are free
+//!   delays the later endpoints of its owner, and the owners that would then hold more bytes than
+//!   its owner would. It does so for a [quarter](holds) of the time, since the memory that it waits
+//!   for may be in use for days.
 //! * [`for_work`](Permits::for_work): for short work. Owners always have shares. An endpoint or a
 //!   key holds at most a quarter, since a slow one must not delay the others of its owner, and the
 //!   one that holds the fewest is next. A request for more slots than are free delays all that come
 //!   after it.
 //!
-//! A permit [grows and shrinks](growth) with the memory of its job. A growth waits in the same order,
-//! before the requests of its endpoint for slots.
+//! A permit [grows and shrinks](growth) with the memory of its job. A growth waits in the same
+//! order, before the requests of its endpoint for slots.
 //!
 //! Where callers have no key, their addresses have the shares of owners ([`Sharer`]).
 //!
@@ -37,13 +41,12 @@
 mod capacity;
 mod growth;
 mod holds;
+mod sharer;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::{self, Debug};
-use std::hash::Hash;
-use std::net::IpAddr;
-use std::ops::Add;
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -51,19 +54,14 @@ use tokio::sync::oneshot;
 
 use crate::id::{EndpointId, KeyId, OwnerId};
 use crate::sharing::cores::cores;
-use crate::sharing::shares::SharedBound;
+use crate::sharing::shares::{Level, SharedBound};
 use crate::sharing::tenancy::Tenancy;
 use crate::sharing::turns::{First, Member, Turns, Waiter};
 
 pub use self::capacity::PermitAmount;
-use self::capacity::{Capacity, PermitFit};
+use self::capacity::{Capacity, Held, Holders, Parts, PermitFit, Request};
 use self::holds::Holds;
-
-/// A holder of a share of the permits: an owner, or the address of a caller without a key.
-pub trait Sharer: Debug + Clone + Eq + Hash + Send + Sync + 'static {}
-
-impl Sharer for OwnerId {}
-impl Sharer for IpAddr {}
+pub use self::sharer::Sharer;
 
 /// The permits for one resource. A clone shares them.
 pub struct Permits<O: Sharer = OwnerId>(Arc<Shared<O>>);
@@ -88,8 +86,8 @@ struct State<O: Sharer> {
     waiting: usize,
     /// Those of them that wait to grow.
     growing: usize,
-    /// How often anything was taken or returned.
-    moves: u64,
+    /// How many growths that waited were granted.
+    grown: u64,
     holds: Holds,
     /// Whether a task examines the waiters again when a hold ends.
     is_watched: bool,
@@ -97,7 +95,7 @@ struct State<O: Sharer> {
 
 /// What an owner holds and awaits.
 struct OwnerUse<O: Sharer> {
-    held: PermitAmount,
+    held: Held,
     rank: u128,
     waiting: usize,
     parts: Turns<Part, PartUse<O>>,
@@ -112,8 +110,9 @@ impl<O: Sharer> Default for OwnerUse<O> {
 
 /// What an endpoint or a key holds and awaits.
 struct PartUse<O: Sharer> {
-    held: PermitAmount,
+    held: Held,
     rank: u128,
+    /// Those that grow first, then the deepest.
     waiters: VecDeque<Waiter<Grant<O>>>,
 }
 
@@ -124,14 +123,16 @@ impl<O: Sharer> Default for PartUse<O> {
     }
 }
 
-/// Hands a waiter its permit for so many slots.
+/// Hands a waiter its permit for so many slots at this level.
 struct Grant<O: Sharer> {
     slots: u64,
+    level: Level,
+    grows_since: Option<Instant>,
     permit: oneshot::Sender<Permit<O>>,
 }
 
 /// Who takes a permit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Holder<O> {
     owner: O,
     part: Part,
@@ -158,7 +159,20 @@ pub struct PermitShare<O: Sharer = OwnerId> {
 #[derive(Debug)]
 pub struct Permit<O: Sharer = OwnerId> {
     share: PermitShare<O>,
-    amount: PermitAmount,
+    request: Request,
+}
+
+/// Why there is no room for a permit of an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PermitShortage {
+    /// The host has none.
+    OfHost,
+    /// The owner has its share, and the rest is kept free for other owners.
+    OfOwner,
+    /// The endpoint has its share, and the rest is kept free for other endpoints and called jobs.
+    OfEndpoint,
+    /// The rest is kept free for jobs that handlers call.
+    OfClients,
 }
 
 /// The idle permits that waiters need back.
@@ -185,10 +199,11 @@ enum Next<O> {
 
 impl<O: Sharer> Permits<O> {
     /// Permits for what jobs keep: so many slots with so many bytes together, shared among the
-    /// owners of this host while it has several.
+    /// owners and endpoints of this host while it has several, and with called jobs.
     pub fn new(slots_max: usize, bytes_max: u64, tenancy: Tenancy) -> Self {
         let slots = SharedBound::new(slots_max as u64, tenancy.clone());
-        Self::of(Capacity::new(slots, SharedBound::new(bytes_max, tenancy), None))
+        let bytes = SharedBound::new(bytes_max, tenancy.clone());
+        Self::of(Capacity::new(slots, bytes, Parts::OfJobs(tenancy)))
     }
 
     /// Permits for short work: so many slots, at least one, shared on a host of one owner too.
@@ -205,8 +220,8 @@ impl<O: Sharer> Permits<O> {
 
     /// Permits for short work, with this rule for owners.
     pub fn with_parts(slots: SharedBound) -> Self {
-        let of_part = (slots.max() / 4).max(1);
-        Self::of(Capacity::new(slots, SharedBound::always(0), Some(of_part)))
+        let parts = Parts::OfWork { slots_max: (slots.max() / 4).max(1) };
+        Self::of(Capacity::new(slots, SharedBound::always(0), parts))
     }
 
     fn of(capacity: Capacity) -> Self {
@@ -217,7 +232,7 @@ impl<O: Sharer> Permits<O> {
             last_number: 0,
             waiting: 0,
             growing: 0,
-            moves: 0,
+            grown: 0,
             holds: Holds::default(),
             is_watched: false,
         };
@@ -271,11 +286,11 @@ impl<O: Sharer> Permits<O> {
             let mut state = self.0.state.lock();
             let Some((holder, waiter)) = state.next() else { return };
             drop(state);
-            let amount = waiter.amount();
+            let request = waiter.request();
             let share = PermitShare { permits: self.clone(), holder };
             // Outside the lock: if a waiter has just left, its permit is dropped here, which takes
             // the lock.
-            drop(waiter.grant.permit.send(Permit { share, amount }));
+            drop(waiter.grant.permit.send(Permit { share, request }));
         }
     }
 
@@ -301,21 +316,42 @@ impl<O: Sharer> Permits<O> {
         }));
     }
 
-    /// The permits among the idle ones that a waiter could use. `idle`: how much each owner holds
-    /// idle.
-    pub fn wanted(&self, idle: &HashMap<O, PermitAmount>) -> Option<Wanted<O>> {
+    /// The permits among the idle ones of this kind that a waiter could use.
+    pub fn wanted<'p>(&self, idle: impl Iterator<Item = &'p Permit<O>>) -> Option<Wanted<O>> {
+        let mut all_idle = Held::default();
+        let (mut of_owners, mut of_parts) = (HashMap::new(), HashMap::new());
+        for Permit { share: PermitShare { holder, .. }, request } in idle {
+            let held = Held::from(*request);
+            all_idle = all_idle + held;
+            let of_owner: &mut Held = of_owners.entry(&holder.owner).or_default();
+            *of_owner = *of_owner + held;
+            let of_part: &mut Held = of_parts.entry(holder).or_default();
+            *of_part = *of_part + held;
+        }
         let State { capacity, owners, .. } = &*self.0.state.lock();
-        let all_idle = idle.values().copied().fold(PermitAmount::default(), Add::add);
-        let mut waiters = owners.in_order().flat_map(|(owner, of_owner)| {
-            let heads = of_owner.parts.heads();
-            heads.filter_map(move |(_, of_part)| Some((owner, of_owner.held, of_part.wanted()?)))
+        let waiters = owners.in_order().flat_map(|(owner, of_owner)| {
+            let is_divided = capacity.divides(owner);
+            of_owner.parts.heads().filter_map(move |(part, of_part)| {
+                let holders = part.holders(of_owner.held, of_part.held, is_divided);
+                Some((
+                    Holder { owner: owner.clone(), part: part.clone() },
+                    holders,
+                    of_part.wanted()?,
+                ))
+            })
         });
-        waiters.find_map(|(owner, held, amount)| {
-            let own = idle.get(owner).copied();
-            let then = capacity.fit_after(held - own.unwrap_or_default(), amount, all_idle);
-            let is_own = own.is_some() && capacity.fit(held, amount).is_share();
+        waiters.into_iter().find_map(|(holder, holders, request)| {
+            let own = of_owners.get(&holder.owner).copied();
+            let of_part = of_parts.get(&holder).copied().unwrap_or_default();
+            let after = Holders {
+                owner: holders.owner - own.unwrap_or_default(),
+                part: holders.part.map(|held| held - of_part),
+                ..holders
+            };
+            let then = capacity.fit_after(&after, request, all_idle.all);
+            let is_own = own.is_some() && capacity.fit(&holders, request).is_share();
             match (then, is_own) {
-                (PermitFit::Fits, true) => Some(Wanted::Of(owner.clone())),
+                (PermitFit::Fits, true) => Some(Wanted::Of(holder.owner)),
                 (PermitFit::Fits, false) => Some(Wanted::OfAny),
                 _ => None,
             }
@@ -330,22 +366,27 @@ impl<O: Sharer> PermitShare<O> {
         owners.get(&self.holder.owner).map_or(0, |owner| owner.waiting)
     }
 
-    /// Whether the host has room for a slot with so many bytes, and only the owner's share prevents
-    /// a permit.
-    pub fn is_at_share(&self, bytes: u64) -> bool {
+    /// The reason for which a client's job waits for a slot with so many bytes.
+    pub fn shortage(&self, bytes: u64) -> PermitShortage {
+        let request = Request::new(PermitAmount::one(bytes), Level::CLIENT);
         let state = self.permits.0.state.lock();
-        let (of_owner, _) = state.held(&self.holder);
-        state.capacity.fit(of_owner, PermitAmount::one(bytes)).is_share()
+        match state.capacity.fit(&state.holders(&self.holder), request) {
+            PermitFit::Fits | PermitFit::NoSlot | PermitFit::NoBytes => PermitShortage::OfHost,
+            PermitFit::Kept => PermitShortage::OfClients,
+            PermitFit::OwnerSlots | PermitFit::OwnerBytes => PermitShortage::OfOwner,
+            PermitFit::PartSlots | PermitFit::PartBytes => PermitShortage::OfEndpoint,
+        }
     }
 
-    /// A permit for a slot with so many bytes, if one is free and no caller waits for it.
-    pub fn try_take(&self, bytes: u64) -> Option<Permit<O>> {
-        self.try_take_amount(PermitAmount::one(bytes))
+    /// A permit for a slot with so many bytes at this level, if one is free and no caller waits for
+    /// it.
+    pub fn try_take(&self, bytes: u64, level: Level) -> Option<Permit<O>> {
+        self.try_take_request(Request::new(PermitAmount::one(bytes), level))
     }
 
-    fn try_take_amount(&self, amount: PermitAmount) -> Option<Permit<O>> {
-        let is_taken = self.permits.0.state.lock().try_take(&self.holder, amount);
-        is_taken.then(|| Permit { share: self.clone(), amount })
+    fn try_take_request(&self, request: Request) -> Option<Permit<O>> {
+        let is_taken = self.permits.0.state.lock().try_take(&self.holder, request);
+        is_taken.then(|| Permit { share: self.clone(), request })
     }
 
     /// Waits for a slot without bytes.
@@ -358,22 +399,28 @@ impl<O: Sharer> PermitShare<O> {
     pub async fn acquire_many(&self, slots: usize) -> Permit<O> {
         let slots = (slots as u64).clamp(1, self.permits.0.permit_max.slots);
         let amount = PermitAmount { slots, bytes: 0 };
-        match self.try_take_amount(amount) {
+        let request = Request::new(amount, Level::CLIENT);
+        match self.try_take_request(request) {
             Some(permit) => permit,
-            None => self.join(amount).await,
+            None => self.join(request).await,
         }
     }
 
-    /// Joins the queue for a slot with so many bytes. The future resolves to the permit; dropping
-    /// the future leaves the queue. A request for more than all bytes counts as one for all bytes,
-    /// so that every wait can end.
-    pub fn queue(&self, bytes: u64) -> impl Future<Output = Permit<O>> + Send + use<O> {
-        self.join(PermitAmount::one(bytes.min(self.permits.bytes_max())))
+    /// Joins the queue for a slot with so many bytes at this level. The future resolves to the
+    /// permit; dropping the future leaves the queue. A request for more than all bytes counts as
+    /// one for all bytes, so that every wait can end.
+    pub fn queue(
+        &self,
+        bytes: u64,
+        level: Level,
+    ) -> impl Future<Output = Permit<O>> + Send + use<O> {
+        let amount = PermitAmount::one(bytes.min(self.permits.bytes_max()));
+        self.join(Request::new(amount, level))
     }
 
-    fn join(&self, amount: PermitAmount) -> impl Future<Output = Permit<O>> + Send + use<O> {
+    fn join(&self, request: Request) -> impl Future<Output = Permit<O>> + Send + use<O> {
         let (permit, granted) = oneshot::channel();
-        let number = self.permits.0.state.lock().push(&self.holder, amount, permit);
+        let number = self.permits.0.state.lock().push(&self.holder, request, permit);
         let position = WaiterPosition { share: self.clone(), number };
         // There may be room by now, and the queue may have been empty.
         self.permits.serve();
@@ -394,7 +441,22 @@ impl<O: Sharer> Permit<O> {
 
     /// The slots and the bytes that it permits.
     pub fn amount(&self) -> PermitAmount {
-        self.amount
+        self.request.amount
+    }
+
+    /// Uses it at another level, if the slots that are kept for deeper levels are free.
+    pub fn try_move(&mut self, level: Level) -> bool {
+        let Self { share: PermitShare { permits, holder }, request } = self;
+        let mut state = permits.0.state.lock();
+        let moves = state.capacity.keeps(level);
+        if moves && request.level != level {
+            let moved = Request { level, ..*request };
+            state.change(holder, false, |of_part| {
+                of_part.held = of_part.held - (*request).into() + moved.into();
+            });
+            *request = moved;
+        }
+        moves
     }
 }
 
@@ -414,21 +476,22 @@ impl<O: Sharer> State<O> {
         // Decided when the first waiter without enough bytes is met.
         let mut may_hold = None;
         for (owner, of_owner) in owners.in_order() {
-            let held = of_owner.held;
+            let is_divided = capacity.divides(owner);
             for (part, of_part) in of_owner.parts.heads() {
-                let Some(amount) = of_part.wanted() else { continue };
-                if !part.admits(capacity, of_part.held, amount) {
-                    continue;
-                }
-                match capacity.fit(held, amount) {
-                    PermitFit::Fits if may_pass(held, amount, bytes_max) => {
+                let Some(request) = of_part.wanted() else { continue };
+                let holders = part.holders(of_owner.held, of_part.held, is_divided);
+                match capacity.fit(&holders, request) {
+                    PermitFit::Fits if may_pass(&holders, request, bytes_max) => {
                         return Next::Of(Holder { owner: owner.clone(), part: part.clone() });
                     }
                     // An owner that holds some is at its share when too few slots are free.
-                    PermitFit::NoSlot if held.slots == 0 => return Next::Delayed,
-                    PermitFit::NoSlot | PermitFit::OwnerSlots => break,
-                    fit if fit.is_bytes() && *may_hold.get_or_insert_with(|| holds.may_hold()) => {
-                        bytes_max = bytes_max.min((held + amount).bytes);
+                    PermitFit::NoSlot if of_owner.held.all.slots == 0 => return Next::Delayed,
+                    PermitFit::NoSlot => break,
+                    fit if fit.is_bytes()
+                        && request.level == Level::CLIENT
+                        && *may_hold.get_or_insert_with(|| holds.may_hold()) =>
+                    {
+                        bytes_max = bytes_max.min((of_owner.held.all + request.amount).bytes);
                         break;
                     }
                     _ => {}
@@ -439,19 +502,18 @@ impl<O: Sharer> State<O> {
     }
 
     /// What the owner and the part hold.
-    fn held(&self, holder: &Holder<O>) -> (PermitAmount, PermitAmount) {
-        let of_owner = self.owners.get(&holder.owner);
-        let of_part = of_owner.and_then(|of_owner| of_owner.parts.get(&holder.part));
-        let of_part = of_part.map_or_else(PermitAmount::default, |of_part| of_part.held);
-        (of_owner.map_or_else(PermitAmount::default, |of_owner| of_owner.held), of_part)
+    fn holders(&self, Holder { owner, part }: &Holder<O>) -> Holders {
+        let of_owner = self.owners.get(owner);
+        let of_part = of_owner.and_then(|of_owner| of_owner.parts.get(part));
+        let of_part = of_part.map_or_else(Held::default, |of_part| of_part.held);
+        let of_owner = of_owner.map_or_else(Held::default, |of_owner| of_owner.held);
+        part.holders(of_owner, of_part, self.capacity.divides(owner))
     }
 
     /// Whether a new request may be served at once.
-    fn admits(&mut self, holder: &Holder<O>, amount: PermitAmount) -> bool {
-        let (of_owner, of_part) = self.held(holder);
-        if !holder.part.admits(&self.capacity, of_part, amount)
-            || self.capacity.fit(of_owner, amount) != PermitFit::Fits
-        {
+    fn admits(&mut self, holder: &Holder<O>, request: Request) -> bool {
+        let holders = self.holders(holder);
+        if self.capacity.fit(&holders, request) != PermitFit::Fits {
             return false;
         }
         if self.waiting == 0 {
@@ -459,14 +521,14 @@ impl<O: Sharer> State<O> {
         }
         let Next::NoWaiter { bytes_max } = self.look() else { return false };
         let waits = self.owners.get(&holder.owner).is_some_and(|of_owner| of_owner.waiting > 0);
-        !waits && may_pass(of_owner, amount, bytes_max)
+        !waits && may_pass(&holders, request, bytes_max)
     }
 
     /// Takes room for a new request. Returns whether there was some.
-    fn try_take(&mut self, holder: &Holder<O>, amount: PermitAmount) -> bool {
-        let admits = self.admits(holder, amount);
+    fn try_take(&mut self, holder: &Holder<O>, request: Request) -> bool {
+        let admits = self.admits(holder, request);
         if admits {
-            self.change(holder, true, |of_part| of_part.held = of_part.held + amount);
+            self.change(holder, true, |of_part| of_part.held = of_part.held + request.into());
         }
         admits
     }
@@ -475,12 +537,12 @@ impl<O: Sharer> State<O> {
     fn push(
         &mut self,
         holder: &Holder<O>,
-        PermitAmount { slots, bytes }: PermitAmount,
+        Request { amount: PermitAmount { slots, bytes }, level, grows_since }: Request,
         permit: oneshot::Sender<Permit<O>>,
     ) -> u64 {
         self.last_number += 1;
         let number = self.last_number;
-        let waiter = Waiter { number, bytes, grant: Grant { slots, permit } };
+        let waiter = Waiter { number, bytes, grant: Grant { slots, level, grows_since, permit } };
         self.growing += usize::from(waiter.grows());
         self.change(holder, false, |of_part| of_part.push(waiter));
         number
@@ -497,10 +559,13 @@ impl<O: Sharer> State<O> {
         let Next::Of(holder) = self.look() else { return None };
         let waiter = self.change(&holder, true, |of_part| {
             let waiter = of_part.waiters.pop_front()?;
-            of_part.held = of_part.held + waiter.amount();
+            of_part.held = of_part.held + waiter.request().into();
             Some(waiter)
         })?;
-        self.growing -= usize::from(waiter.grows());
+        if waiter.grows() {
+            self.growing -= 1;
+            self.grown += 1;
+        }
         Some((holder, waiter))
     }
 
@@ -512,17 +577,16 @@ impl<O: Sharer> State<O> {
         is_turn: bool,
         change: impl FnOnce(&mut PartUse<O>) -> T,
     ) -> T {
-        let Self { capacity, owners, waiting, moves, .. } = self;
+        let Self { capacity, owners, waiting, .. } = self;
         owners.change(&holder.owner, is_turn, |of_owner| {
             of_owner.parts.change(&holder.part, is_turn, |of_part| {
                 let (held, waiters) = (of_part.held, of_part.waiters.len());
                 let answer = change(of_part);
-                *moves += u64::from(held != of_part.held);
-                of_part.rank = capacity.rank_of_part(of_part.held);
+                of_part.rank = capacity.rank_of_part(of_part.held.all);
                 of_owner.held = of_owner.held - held + of_part.held;
-                of_owner.rank = capacity.rank(of_owner.held);
+                of_owner.rank = capacity.rank(of_owner.held.all);
                 of_owner.waiting = of_owner.waiting - waiters + of_part.waiters.len();
-                capacity.taken = capacity.taken - held + of_part.held;
+                capacity.taken = capacity.taken - held.all + of_part.held.all;
                 *waiting = *waiting - waiters + of_part.waiters.len();
                 answer
             })
@@ -531,9 +595,10 @@ impl<O: Sharer> State<O> {
 }
 
 impl Part {
-    /// Whether it may hold so much more.
-    fn admits(&self, capacity: &Capacity, held: PermitAmount, more: PermitAmount) -> bool {
-        *self == Self::Rest || capacity.part_admits(held, more)
+    /// Those who hold what the part has, and the owner.
+    fn holders(&self, owner: Held, part: Held, is_divided: bool) -> Holders {
+        let part = (*self != Self::Rest).then_some(part);
+        Holders { owner, part, is_divided }
     }
 }
 
@@ -542,51 +607,64 @@ fn first_growth<O: Sharer>(
     capacity: &Capacity,
     owners: &Turns<O, OwnerUse<O>>,
 ) -> Option<Holder<O>> {
-    let mut growths = owners.in_order().flat_map(|(owner, of_owner)| {
-        let heads = of_owner.parts.heads();
-        heads.map(move |(part, of_part)| (owner, part, of_owner.held, of_part.wanted()))
-    });
-    let found = growths.find(|(_, _, held, wanted)| {
-        wanted.is_some_and(|wanted| {
-            wanted.slots == 0 && capacity.fit(*held, wanted) == PermitFit::Fits
-        })
-    });
-    found.map(|(owner, part, ..)| Holder { owner: owner.clone(), part: part.clone() })
+    let fits = |of_owner: &OwnerUse<O>, part: &Part, of_part: &PartUse<O>, is_divided| {
+        let holders = part.holders(of_owner.held, of_part.held, is_divided);
+        let growth = of_part.wanted().filter(|request| request.grows_since.is_some());
+        growth.is_some_and(|growth| capacity.fit(&holders, growth) == PermitFit::Fits)
+    };
+    owners.in_order().find_map(|(owner, of_owner)| {
+        let is_divided = capacity.divides(owner);
+        let mut heads = of_owner.parts.heads();
+        let (part, _) = heads.find(|(part, of_part)| fits(of_owner, part, of_part, is_divided))?;
+        Some(Holder { owner: owner.clone(), part: part.clone() })
+    })
 }
 
-/// Whether an owner may get a permit before waiters that would hold `bytes_max` bytes.
-fn may_pass(held: PermitAmount, more: PermitAmount, bytes_max: u64) -> bool {
-    held.slots == 0 || (held + more).bytes <= bytes_max
+/// Whether an owner may get a permit before waiters that would hold `bytes_max` bytes. Called jobs
+/// may, since the jobs that wait for them hold memory too.
+fn may_pass(holders: &Holders, Request { amount, level, .. }: Request, bytes_max: u64) -> bool {
+    let held = holders.owner.all;
+    level > Level::CLIENT || held.slots == 0 || (held + amount).bytes <= bytes_max
 }
 
 impl<O: Sharer> Waiter<Grant<O>> {
-    fn amount(&self) -> PermitAmount {
-        PermitAmount { slots: self.grant.slots, bytes: self.bytes }
+    fn request(&self) -> Request {
+        let Grant { slots, level, grows_since, .. } = self.grant;
+        Request { amount: PermitAmount { slots, bytes: self.bytes }, level, grows_since }
     }
 
     /// Whether it waits for bytes more of a slot that it has.
     fn grows(&self) -> bool {
-        self.grant.slots == 0
+        self.grant.grows_since.is_some()
     }
 }
 
 impl<O: Sharer> PartUse<O> {
-    /// Adds a waiter: one that grows behind the others that grow, and any other one at the end.
+    /// Adds a waiter: those that grow are before the others, by the ages of their jobs, and then
+    /// come the deepest.
     fn push(&mut self, waiter: Waiter<Grant<O>>) {
-        let at = match waiter.grows() {
-            true => self.waiters.partition_point(Waiter::grows),
-            false => self.waiters.len(),
-        };
+        let Grant { level, grows_since, .. } = waiter.grant;
+        let at = self.waiters.partition_point(|Waiter { grant, .. }| {
+            match (grant.grows_since, grows_since) {
+                (Some(other), Some(since)) => other <= since,
+                (None, None) => grant.level >= level,
+                (other, _) => other.is_some(),
+            }
+        });
         self.waiters.insert(at, waiter);
     }
 
     /// What its first waiter asks for.
-    fn wanted(&self) -> Option<PermitAmount> {
-        self.waiters.front().map(Waiter::amount)
+    fn wanted(&self) -> Option<Request> {
+        self.waiters.front().map(Waiter::request)
     }
 }
 
 impl<O: Sharer> Member for PartUse<O> {
+    fn urgency(&self) -> u8 {
+        self.wanted().map_or(0, |request| request.level.get())
+    }
+
     fn rank(&self) -> u128 {
         self.rank
     }
@@ -596,7 +674,7 @@ impl<O: Sharer> Member for PartUse<O> {
     }
 
     fn is_idle(&self) -> bool {
-        self.held == PermitAmount::default() && self.waiters.is_empty()
+        self.held.is_nothing() && self.waiters.is_empty()
     }
 }
 
@@ -610,7 +688,7 @@ impl<O: Sharer> Member for OwnerUse<O> {
     }
 
     fn is_idle(&self) -> bool {
-        self.held == PermitAmount::default() && self.waiting == 0
+        self.held.is_nothing() && self.waiting == 0
     }
 }
 
@@ -637,10 +715,10 @@ impl<O: Sharer> Drop for WaiterPosition<O> {
 
 impl<O: Sharer> Drop for Permit<O> {
     fn drop(&mut self) {
-        let Self { share: PermitShare { permits, holder }, amount } = self;
+        let Self { share: PermitShare { permits, holder }, request } = self;
         let is_wanted = {
             let mut state = permits.0.state.lock();
-            state.change(holder, false, |of_part| of_part.held = of_part.held - *amount);
+            state.change(holder, false, |of_part| of_part.held = of_part.held - (*request).into());
             state.waiting > 0
         };
         if is_wanted {
@@ -656,6 +734,8 @@ impl<O: Sharer> Debug for Permits<O> {
     }
 }
 
+#[cfg(test)]
+mod level_tests;
 #[cfg(test)]
 mod owner_tests;
 #[cfg(test)]

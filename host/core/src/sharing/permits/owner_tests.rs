@@ -1,5 +1,6 @@
 //! Permits on a host with several owners: shares, turns and idle permits.
 
+use std::ops::Add;
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -25,11 +26,11 @@ fn several() -> Tenancy {
 }
 
 fn try_take(permits: &Permits, who: &str, bytes: u64) -> Option<Permit> {
-    permits.owner_share(&owner(who)).try_take(bytes)
+    permits.owner_share(&owner(who)).try_take(bytes, Level::CLIENT)
 }
 
 fn is_at_share(permits: &Permits, who: &str, bytes: u64) -> bool {
-    permits.owner_share(&owner(who)).is_at_share(bytes)
+    permits.owner_share(&owner(who)).shortage(bytes) == PermitShortage::OfOwner
 }
 
 /// Takes permits until none is granted.
@@ -38,7 +39,7 @@ fn take_all(permits: &Permits, who: &str, bytes: u64) -> Vec<Permit> {
 }
 
 fn join(permits: &Permits, who: &str, endpoint: &str, bytes: u64) -> BoxFuture<'static, Permit> {
-    permits.share(&owner(who), &id(endpoint)).queue(bytes).boxed()
+    permits.share(&owner(who), &id(endpoint)).queue(bytes, Level::CLIENT).boxed()
 }
 
 /// The permits that were granted; the waiters of the others stay.
@@ -298,23 +299,18 @@ async fn a_large_sandbox_starts_in_the_next_hold() {
 #[test]
 fn idle_permits_are_wanted_where_they_help() {
     let permits = Permits::new(8, u64::MAX, several());
-    let idle = |parts: &[(&str, u64)]| {
-        let amount = |slots| PermitAmount { slots, bytes: slots };
-        parts.iter().map(|(who, slots)| (owner(who), amount(*slots))).collect::<HashMap<_, _>>()
-    };
-    let _first = take_all(&permits, "first", 1);
-    let _second = try_take(&permits, "second", 1).unwrap();
-    assert_eq!(permits.wanted(&idle(&[("first", 6)])), None, "nobody waits");
+    let first = take_all(&permits, "first", 1);
+    let second = try_take(&permits, "second", 1).unwrap();
+    let of_second = || std::iter::once(&second);
+    assert_eq!(permits.wanted(first.iter()), None, "nobody waits");
     let _waits = join(&permits, "first", "e", 1);
-    assert_eq!(permits.wanted(&idle(&[])), None);
-    assert_eq!(permits.wanted(&idle(&[("second", 1)])), None, "it would not help the first one");
-    assert_eq!(
-        permits.wanted(&idle(&[("first", 3), ("second", 1)])),
-        Some(Wanted::Of(owner("first")))
-    );
+    assert_eq!(permits.wanted(std::iter::empty()), None);
+    assert_eq!(permits.wanted(of_second()), None, "it would not help the first one");
+    let both = first.iter().take(3).chain(of_second());
+    assert_eq!(permits.wanted(both), Some(Wanted::Of(owner("first"))));
     let _last = try_take(&permits, "third", 1).unwrap();
     let _other = join(&permits, "fourth", "f", 1);
-    assert_eq!(permits.wanted(&idle(&[("second", 1)])), Some(Wanted::OfAny));
+    assert_eq!(permits.wanted(of_second()), Some(Wanted::OfAny));
 }
 
 /// An event of permits.

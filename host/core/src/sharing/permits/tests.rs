@@ -18,7 +18,7 @@ fn id(name: &str) -> EndpointId {
 }
 
 fn try_take(permits: &Permits, bytes: u64) -> Option<Permit> {
-    permits.owner_share(&owner()).try_take(bytes)
+    permits.owner_share(&owner()).try_take(bytes, Level::CLIENT)
 }
 
 /// Workers that wait, by the names of their endpoints.
@@ -34,8 +34,10 @@ impl Queue {
     }
 
     fn join(&mut self, endpoint: &'static str, bytes: u64) {
-        self.waiting
-            .push((endpoint, self.permits.share(&owner(), &id(endpoint)).queue(bytes).boxed()));
+        self.waiting.push((
+            endpoint,
+            self.permits.share(&owner(), &id(endpoint)).queue(bytes, Level::CLIENT).boxed(),
+        ));
     }
 
     /// Takes the granted permits, and returns the names of their endpoints.

@@ -198,13 +198,13 @@ proptest! {
                 if waits.len() == before { break }
             }
             let mut state = permits.0.state.lock();
-            let taken: u64 = held.iter().map(|permit| permit.amount.slots).sum();
+            let taken: u64 = held.iter().map(|permit| permit.amount().slots).sum();
             prop_assert_eq!(state.capacity.taken.slots, taken);
             prop_assert!(taken <= max as u64);
             prop_assert_eq!(state.waiting, waits.len());
             for owner in state.owners.members() {
-                let of_parts: Vec<_> = owner.parts.members().map(|part| part.held.slots).collect();
-                prop_assert_eq!(owner.held.slots, of_parts.iter().sum::<u64>());
+                let of_parts: Vec<_> = owner.parts.members().map(|part| part.held.all.slots).collect();
+                prop_assert_eq!(owner.held.all.slots, of_parts.iter().sum::<u64>());
                 let max = permits.0.permit_max.slots;
                 prop_assert!(of_parts.iter().all(|held| *held <= max));
             }

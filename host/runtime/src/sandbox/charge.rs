@@ -1,0 +1,119 @@
+//! What one instance is charged of the memory of all sandboxes.
+//!
+//! **Promise.** An instance never has more than it is charged: it asks before it takes more, and
+//! waits where the host has no more. At its start it is charged an [estimate](super::peaks), so
+//! that most instances never wait. [`SETTLES_AFTER`] later it is charged only what it has.
+//!
+//! **Charged** are the sizes of its memories and tables, which it can touch at any time, the host's
+//! copy of its input, and [`BASE_BYTES`] for its stack and its state.
+//! **Cost.** One uncontended lock for each growth, and one more where the estimate was too low.
+
+use std::time::{Duration, Instant};
+
+use gristmill_core::sharing::permits::Permit;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+
+use crate::sandbox::growths::{Growth, Growths, NoMemory};
+use crate::sandbox::limiter::BASE_BYTES;
+use crate::sandbox::peaks::Peaks;
+
+/// How long the estimate is charged. Most handlers have allocated their memory by then.
+pub(crate) const SETTLES_AFTER: Duration = Duration::from_secs(2);
+
+/// The memory of all sandboxes, as far as an instance must know it.
+#[derive(Debug)]
+pub(crate) struct Account {
+    /// What earlier attempts were charged.
+    pub(crate) peaks: Peaks,
+    /// The attempts that wait for memory.
+    pub(crate) growths: Growths,
+}
+
+/// The charge of one instance.
+#[derive(Debug)]
+pub(crate) struct Charge(Mutex<Charged>);
+
+#[derive(Debug)]
+struct Charged {
+    permit: Permit,
+    /// Bytes that the instance has, or waits for.
+    used: u64,
+    /// Most of them since its present attempt began.
+    peak: u64,
+    /// When its present attempt began.
+    since: Instant,
+}
+
+impl Charge {
+    /// The charge of a new instance. The permit has a slot and the estimate.
+    pub(crate) fn new(permit: Permit) -> Self {
+        let (used, peak, since) = (BASE_BYTES, BASE_BYTES, Instant::now());
+        Self(Mutex::new(Charged { permit, used, peak, since }))
+    }
+
+    /// The slot and the bytes that are charged.
+    pub(crate) fn permit(&self) -> MappedMutexGuard<'_, Permit> {
+        MutexGuard::map(self.0.lock(), |charged| &mut charged.permit)
+    }
+
+    /// Most bytes that the instance had since its present attempt began.
+    pub(crate) fn peak(&self) -> u64 {
+        self.0.lock().peak
+    }
+
+    /// A further attempt of the same instance begins.
+    pub(crate) fn begin(&self) {
+        let mut charged = self.0.lock();
+        (charged.peak, charged.since) = (charged.used, Instant::now());
+    }
+
+    /// Charges so many bytes more; waits if the host has none. `memory_bytes_max`: the limit of the
+    /// endpoint. `has_acted`: whether the attempt has had an effect outside of its instance, so
+    /// that a second run may repeat it.
+    ///
+    /// # Errors
+    /// [`NoMemory`] when nothing moved on the host: the attempt must end.
+    pub(crate) async fn add(
+        &self,
+        bytes: u64,
+        growths: &Growths,
+        memory_bytes_max: u64,
+        has_acted: bool,
+    ) -> Result<(), NoMemory> {
+        let (share, growth) = {
+            let mut charged = self.0.lock();
+            charged.used += bytes;
+            charged.peak = charged.peak.max(charged.used);
+            // No instance is charged more than one may have, so that every wait can end.
+            let needed = charged.used.min(growths.bytes_max());
+            let has = charged.permit.amount().bytes;
+            let missing = needed.saturating_sub(has);
+            if missing == 0 {
+                return Ok(());
+            }
+            let (level, since) = (charged.permit.level(), charged.since);
+            let growth = Growth { level, since, has, missing, memory_bytes_max, has_acted };
+            (charged.permit.share().clone(), growth)
+        };
+        let more = match share.try_grow(growth.missing, growth.level, growth.since) {
+            Some(more) => more,
+            None => growths.wait(&share, growth).await?,
+        };
+        self.0.lock().permit.absorb(more);
+        Ok(())
+    }
+
+    /// The instance has so many bytes less. They are charged until the next
+    /// [`settle`](Self::settle).
+    pub(crate) fn subtract(&self, bytes: u64) {
+        let mut charged = self.0.lock();
+        charged.used = charged.used.saturating_sub(bytes);
+    }
+
+    /// Returns what is charged beyond what the instance has.
+    pub(crate) fn settle(&self) {
+        let mut charged = self.0.lock();
+        let used = charged.used;
+        charged.permit.shrink_to(used);
+    }
+}
