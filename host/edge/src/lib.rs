@@ -68,6 +68,7 @@ mod call_origin;
 mod connection;
 mod connection_shares;
 mod half_close;
+mod handshake_turns;
 mod interrupts;
 mod linger;
 mod listener;

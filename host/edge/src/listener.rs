@@ -140,7 +140,7 @@ pub async fn serve<A: Answerer>(
                 None => server.serve(stream, peer, connection_auth, Some(account)).await,
                 Some(tls) => {
                     let accepted = tokio::select! {
-                        accepted = tls.accept(stream) => accepted,
+                        accepted = tls.accept(stream, peer) => accepted,
                         () = server.end.cancelled() => return,
                         () = closing.cancelled() => return,
                     };
