@@ -46,9 +46,10 @@ const MULTIPLEXED_HEAD_FACTOR: usize = 32;
 /// bodies. Each wait is a task, with what has arrived of the body.
 const RESTS_MAX: usize = 8;
 
-/// Most calls of an HTTP/2 connection without a valid key that are refused because its address has
-/// made too many. The 256 calls that a connection may begin would take 2 ms.
-const REFUSED_MAX: usize = 16;
+/// After so many refused calls, with no call that has a valid key between them, the client is asked
+/// to end the connection. A client that goes on is cut off after as many again: the 256 calls that
+/// a connection of HTTP/2 may begin would take 2 ms.
+pub(super) const REFUSED_MAX: usize = 16;
 
 /// Most bytes of an incomplete head of HTTP/2, which has a frame of 16 KiB and 496 fields.
 const MULTIPLEXED_HEAD_MAX: usize = 64 << 10;
@@ -79,7 +80,7 @@ pub(super) struct Activity {
     pub(super) uncounted_bytes: usize,
     /// The calls without a valid key whose answers wait for the rests of their bodies.
     rests: usize,
-    /// The calls without a valid key that were refused since their address has made too many.
+    /// The calls that were refused since the last one with a valid key.
     refused: usize,
     /// The number of the next call.
     next_call: u64,
@@ -135,11 +136,6 @@ impl Activity {
     /// The calls that have begun so far.
     pub(super) fn calls_begun(&self) -> u64 {
         self.next_call
-    }
-
-    /// Whether so many calls were refused that the connection must be closed.
-    pub(super) fn is_refused(&self) -> bool {
-        self.is_multiplexed && self.refused > REFUSED_MAX
     }
 
     fn is_ending(&self) -> bool {
@@ -212,6 +208,16 @@ impl Activity {
     }
 }
 
+/// What becomes of a connection after a refused call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AfterRefusal {
+    GoesOn,
+    /// The client is asked to end it.
+    Ends,
+    /// It is closed at once.
+    IsCutOff,
+}
+
 /// A call in progress: from its head until the client has read the last byte of its answer.
 pub(super) struct Call {
     activity: Arc<Mutex<Activity>>,
@@ -229,6 +235,7 @@ pub(super) struct Call {
     waited: Duration,
     /// What the call holds, if it has had no valid key.
     pub(super) charge: Option<Charge>,
+    pub(super) has_key: bool,
 }
 
 impl Call {
@@ -255,6 +262,7 @@ impl Call {
             waits_since,
             waited,
             charge: None,
+            has_key: false,
         }
     }
 
@@ -263,9 +271,15 @@ impl Call {
         self.activity.lock().announced_close = true;
     }
 
-    /// The call is refused, since its address has made too many without a valid key.
-    pub(super) fn count_refusal(&self) {
-        self.activity.lock().refused += 1;
+    /// The call is refused. Returns what becomes of its connection.
+    pub(super) fn count_refusal(&self) -> AfterRefusal {
+        let mut activity = self.activity.lock();
+        activity.refused += 1;
+        match activity.refused {
+            0..REFUSED_MAX => AfterRefusal::GoesOn,
+            refused if refused < 2 * REFUSED_MAX => AfterRefusal::Ends,
+            _ => AfterRefusal::IsCutOff,
+        }
     }
 
     /// Whether the answer may wait for the rest of the call's body, until [`Self::end_rest`].
@@ -331,6 +345,9 @@ impl Drop for Call {
         self.end_rest();
         let mut activity = self.activity.lock();
         activity.calls -= 1;
+        if self.has_key {
+            activity.refused = 0;
+        }
         activity.client.call_ended();
         activity.quiet_since = Instant::now();
     }

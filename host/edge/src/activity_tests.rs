@@ -1,7 +1,7 @@
 //! Deadlines of a connection on a paused clock, the preface of HTTP/2, and bodies that are awaited.
 
 use super::*;
-use crate::addresses::{AddressBound, Addresses};
+use crate::addresses::{AddressBound, Addresses, AllBound};
 use crate::call_origin::PeerAddress;
 
 const IDLE: Duration = Duration::from_secs(75);
@@ -59,7 +59,8 @@ async fn a_whole_preface_of_http_2_is_not_the_begin_of_a_head() {
 #[tokio::test]
 async fn few_answers_to_calls_without_a_key_wait_for_bodies() {
     let bound = AddressBound { connections_max: 9, is_for_loopback: true };
-    let account = Addresses::new(bound, 1 << 20).admit(PeerAddress([192, 0, 2, 1].into()));
+    let all = AllBound { connections_max: 16, bytes_max: 1 << 20 };
+    let account = Addresses::new(bound, all).admit(PeerAddress([192, 0, 2, 1].into()));
     let activity = Arc::new(Mutex::new(Activity::new()));
     let charged = || {
         let mut call = Call::begin(&activity, Version::HTTP_2);

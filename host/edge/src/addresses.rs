@@ -9,18 +9,26 @@
 //! shown one count too. An IPv6 address counts as its /64.
 //!
 //! Beyond the bounds of an address, its connection without a key that holds the most is closed, the
-//! oldest of several. Beyond the bound of all, one of the address that holds the most is. A caller
-//! who would hold more than that connection, or that address, is refused instead. So connections
-//! grow to the same size at most, and one with a single call never needs room: probes and first
-//! calls with a key are answered while others hold everything. A new connection is never refused.
+//! oldest of several. Beyond the bounds of all, one of the address that holds the most is, of
+//! several addresses the one that is known longest. A caller who would hold more than that
+//! connection, or that address, is refused instead. So connections grow to the same size at most,
+//! and one with a single call never needs room: probes and first calls with a key are answered
+//! while others hold everything. A new connection is never refused.
 //!
-//! **Bounds.** [`ADDRESS_BYTES_MAX`] for an address, [`Addresses::new`] has the bound of all; a
-//! connection is an entry of about 200 bytes. The buffers of a connection take up to 22 KiB, and
-//! more with TLS, of which only [`CONNECTION_BYTES`] count: the number of connections bounds the
-//! rest. A larger charge would close connections that are about to show their keys, when a thousand
-//! clients behind one address connect at one time. **Cost.** A lock that all connections share when
-//! one is opened or closed and when it shows its key, and two for a call without a key; an atomic
-//! load for a call with a key. Ordered sets find the largest connection and address.
+//! Not the connection that is silent for longest makes room: a flood that opens as many as there
+//! may be within a second would close an honest newcomer before its first byte had arrived. The
+//! newcomer's address holds less than each address of such a flood. Only a flood that opens a
+//! connection from each of so many addresses closes it.
+//!
+//! **Bounds.** [`ADDRESS_BYTES_MAX`] for an address; [`AllBound`] for all, of whose connections
+//! those without a key have three quarters of what those with a key leave, so that there is room
+//! for the next one. A connection is an entry of about 200 bytes. The buffers of a connection take
+//! up to 22 KiB, and more with TLS, of which only [`CONNECTION_BYTES`] count: the number of
+//! connections bounds the rest. A larger charge would close connections that are about to show
+//! their keys, when a thousand clients behind one address connect at one time. **Cost.** A lock
+//! that all connections share when one is opened or closed and when it shows its key, and two for a
+//! call without a key; an atomic load for a call with a key. Ordered sets find the largest
+//! connection and address.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -61,11 +69,20 @@ pub struct AddressBound {
     pub is_for_loopback: bool,
 }
 
+/// The bounds of all addresses together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AllBound {
+    /// Most connections of the listener, with and without a valid key.
+    pub connections_max: u32,
+    /// Most bytes that callers without a valid key make the host keep.
+    pub bytes_max: usize,
+}
+
 /// The connections of a listener, and what their calls without a valid key hold.
 #[derive(Debug)]
 pub struct Addresses {
-    bound: AddressBound,
-    bytes_max: usize,
+    of_address: AddressBound,
+    of_all: AllBound,
     held: Mutex<Held>,
     turns: ReadTurns,
 }
@@ -76,9 +93,13 @@ struct Held {
     warned_at: Option<Instant>,
     /// The sum of all addresses.
     bytes: usize,
+    /// The connections of all addresses that have not shown a key.
+    unknown: usize,
+    /// Those that have shown one.
+    known: usize,
     by_address: HashMap<IpAddr, Address>,
-    /// The same addresses by their bytes.
-    by_bytes: BTreeSet<(usize, IpAddr)>,
+    /// The same addresses by their bytes, the one that is known longest of several last.
+    by_bytes: BTreeSet<(usize, Reverse<u64>, IpAddr)>,
     /// The bytes of closed connections that are not dropped yet.
     closing: HashMap<u64, usize>,
     closing_bytes: usize,
@@ -87,6 +108,8 @@ struct Held {
 /// An address that holds something.
 #[derive(Debug, Default)]
 struct Address {
+    /// Which connection was the next one when it became known.
+    since: u64,
     bytes: usize,
     /// Those that have not shown a key.
     connections: HashMap<u64, Connection>,
@@ -151,9 +174,10 @@ pub struct Account {
 pub(crate) struct NoRoom;
 
 impl Addresses {
-    /// Counts the connections of a listener, which may hold `bytes_max` without a valid key.
-    pub fn new(bound: AddressBound, bytes_max: usize) -> Arc<Self> {
-        Arc::new(Self { bound, bytes_max, held: Mutex::default(), turns: ReadTurns::default() })
+    /// Counts the connections of a listener.
+    pub fn new(of_address: AddressBound, of_all: AllBound) -> Arc<Self> {
+        let (held, turns) = (Mutex::default(), ReadTurns::default());
+        Arc::new(Self { of_address, of_all, held, turns })
     }
 
     /// Admits a connection; closes others if there are too many.
@@ -163,10 +187,15 @@ impl Addresses {
         let number = held.next;
         held.next += 1;
         let of_address = held.by_address.get(&address).map_or(0, |of| of.connections.len());
-        let has_too_many = of_address >= self.bound.connections_max as usize;
+        let has_too_many = of_address >= self.of_address.connections_max as usize;
         if has_too_many
             && self.is_bounded(address)
             && let Some(Largest { number, .. }) = held.largest_of(address, None)
+        {
+            held.close(address, number);
+        }
+        while held.unknown >= self.unknown_max(&held)
+            && let Some(Largest { address, number, .. }) = held.largest(None)
         {
             held.close(address, number);
         }
@@ -181,8 +210,14 @@ impl Addresses {
         Arc::new(Account { addresses, address, number, has_key, unsent, turn, closing })
     }
 
+    /// Most connections without a key beside those that have shown one now.
+    fn unknown_max(&self, held: &Held) -> usize {
+        let left = (self.of_all.connections_max as usize).saturating_sub(held.known);
+        (left * 3 / 4).max(1)
+    }
+
     fn is_bounded(&self, address: IpAddr) -> bool {
-        self.bound.is_for_loopback || !address.is_loopback()
+        self.of_address.is_for_loopback || !address.is_loopback()
     }
 
     /// Closes connections until an address may hold so many more bytes.
@@ -201,9 +236,8 @@ impl Addresses {
             let of_address = held.by_address.get(&address).map_or(0, |of| of.bytes) + more;
             let largest = if of_address > bytes_max {
                 held.largest_of(address, growing.number)
-            } else if held.bytes + more > self.bytes_max {
-                let mut addresses = held.by_bytes.iter().rev();
-                addresses.find_map(|(_, address)| held.largest_of(*address, growing.number))
+            } else if held.bytes + more > self.of_all.bytes_max {
+                held.largest(growing.number)
             } else {
                 return Ok(());
             };
@@ -241,18 +275,26 @@ struct Largest {
 impl Held {
     /// Changes what an address holds, which is forgotten once it is nothing.
     fn change(&mut self, address: IpAddr, change: impl FnOnce(&mut Address)) {
-        let of = self.by_address.entry(address).or_default();
-        let before = of.bytes;
+        let new = || Address { since: self.next, ..Address::default() };
+        let of = self.by_address.entry(address).or_insert_with(new);
+        let (since, before, connections_before) = (of.since, of.bytes, of.connections.len());
         change(of);
-        let now = of.bytes;
-        if now == 0 && of.connections.is_empty() {
+        let (now, connections_now) = (of.bytes, of.connections.len());
+        if now == 0 && connections_now == 0 {
             self.by_address.remove(&address);
         }
         self.bytes = self.bytes - before + now;
-        self.by_bytes.remove(&(before, address));
+        self.unknown = self.unknown - connections_before + connections_now;
+        self.by_bytes.remove(&(before, Reverse(since), address));
         if now > 0 {
-            self.by_bytes.insert((now, address));
+            self.by_bytes.insert((now, Reverse(since), address));
         }
+    }
+
+    /// The connection that holds the most of the address that holds the most, beside one.
+    fn largest(&self, beside: Option<u64>) -> Option<Largest> {
+        let mut addresses = self.by_bytes.iter().rev();
+        addresses.find_map(|(.., address)| self.largest_of(*address, beside))
     }
 
     /// The connection of an address that holds the most, the oldest of several, beside one.
@@ -319,12 +361,17 @@ impl Account {
         let mut held = self.addresses.held.lock();
         // One that was to be closed meanwhile stays open, and counts for nothing any more.
         held.forget_closed(self.number);
+        let mut is_known = false;
         held.change(self.address, |of| {
             if let Some(connection) = of.take(self.number) {
                 of.bytes += connection.bytes - connection.head_bytes;
-                self.has_key.store(true, Ordering::Relaxed);
+                is_known = true;
             }
         });
+        if is_known {
+            held.known += 1;
+            self.has_key.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Whether a call has had a valid key.
@@ -398,8 +445,10 @@ impl Drop for Account {
         let unsent = *self.unsent.get_mut();
         let mut held = self.addresses.held.lock();
         held.forget_closed(self.number);
+        let is_known = *self.has_key.get_mut();
+        held.known -= usize::from(is_known);
         held.change(self.address, |of| {
-            if of.take(self.number).is_none() && *self.has_key.get_mut() {
+            if of.take(self.number).is_none() && is_known {
                 of.bytes -= unsent;
             }
         });

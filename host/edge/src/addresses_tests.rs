@@ -17,7 +17,21 @@ fn admit(addresses: &Arc<Addresses>, address: &str) -> Arc<Account> {
 }
 
 fn bounded(connections_max: u32, is_for_loopback: bool) -> Arc<Addresses> {
-    Addresses::new(AddressBound { connections_max, is_for_loopback }, 256 * MIB)
+    Addresses::new(AddressBound { connections_max, is_for_loopback }, of_all(10_000))
+}
+
+fn of_all(connections_max: u32) -> AllBound {
+    AllBound { connections_max, bytes_max: 256 * MIB }
+}
+
+/// A bound for all connections, and none that matters for those of an address.
+fn for_all(connections_max: u32) -> Arc<Addresses> {
+    let of_address = AddressBound { connections_max: u32::MAX, is_for_loopback: true };
+    Addresses::new(of_address, of_all(connections_max))
+}
+
+fn open_count(accounts: &[Arc<Account>]) -> usize {
+    accounts.iter().filter(|one| is_open(one)).count()
 }
 
 fn is_open(account: &Arc<Account>) -> bool {
@@ -26,7 +40,7 @@ fn is_open(account: &Arc<Account>) -> bool {
 
 fn is_empty(addresses: &Addresses) -> bool {
     let held = addresses.held.lock();
-    let sums = held.bytes + held.closing_bytes;
+    let sums = held.bytes + held.closing_bytes + held.unknown + held.known;
     sums == 0 && held.by_address.is_empty() && held.by_bytes.is_empty() && held.closing.is_empty()
 }
 
@@ -167,6 +181,67 @@ fn heads_and_buffers_count_until_the_connection_has_a_key() {
     assert!(is_empty(&addresses));
 }
 
+/// Fifteen addresses, each within its own bound, open as many as there may be of all.
+#[test]
+fn strangers_leave_a_quarter_of_the_connections_and_their_newest_ones_stay() {
+    let addresses = for_all(400);
+    let flood: Vec<_> =
+        (0..3_000).map(|one| admit(&addresses, &format!("192.0.2.{}", one % 15))).collect();
+    assert_eq!(open_count(&flood), 300);
+    assert!(flood[2_715..].iter().all(is_open), "of each address the oldest are closed");
+    let newcomer = admit(&addresses, "198.51.100.1");
+    let more: Vec<_> =
+        (0..3_000).map(|one| admit(&addresses, &format!("192.0.2.{}", one % 15))).collect();
+    assert!(is_open(&newcomer), "it holds less than any address of the flood");
+    drop((flood, more, newcomer));
+    assert!(is_empty(&addresses));
+}
+
+/// With one connection for each address, whoever came first makes room.
+#[test]
+fn of_addresses_that_hold_the_same_the_one_known_longest_makes_room() {
+    for newcomer in ["10.0.0.1", "203.0.113.1"] {
+        let addresses = for_all(400);
+        let from = |one: u32| {
+            addresses.admit(PeerAddress(std::net::Ipv4Addr::from(0xC000_0200 + one).into()))
+        };
+        let mut all: Vec<_> = (0..300).map(from).collect();
+        let newcomer = admit(&addresses, newcomer);
+        all.extend((300..599).map(from));
+        assert!(is_open(&newcomer) && open_count(&all) == 299);
+        all.push(from(599));
+        assert!(!is_open(&newcomer), "300 others came after it");
+    }
+}
+
+#[test]
+fn strangers_leave_a_quarter_of_what_connections_with_keys_leave() {
+    let addresses = for_all(400);
+    let keyed = |count| -> Vec<_> {
+        let one = |_| {
+            let connection = admit(&addresses, "203.0.113.1");
+            connection.show_key();
+            connection
+        };
+        (0..count).map(one).collect()
+    };
+    let flood = || -> Vec<_> {
+        (0..900).map(|one| admit(&addresses, &format!("192.0.2.{}", one % 15))).collect()
+    };
+    let (mut all_keyed, mut of_strangers) = (vec![], vec![]);
+    for (more, strangers) in [(0, 300), (200, 150), (196, 3), (2, 1), (2, 1)] {
+        all_keyed.extend(keyed(more));
+        of_strangers.extend(flood());
+        assert_eq!(open_count(&of_strangers), strangers, "{} have keys", all_keyed.len());
+        assert!(all_keyed.iter().all(is_open));
+    }
+    all_keyed.clear();
+    let after = flood();
+    assert_eq!(open_count(&after) + open_count(&of_strangers), 300);
+    drop((after, of_strangers));
+    assert!(is_empty(&addresses));
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Admit(u8),
@@ -201,7 +276,8 @@ proptest! {
     fn whatever_happens_the_sums_are_what_is_held(steps in prop::collection::vec(step(), 1..200)) {
         let all_max = 20 * MIB;
         let bound = AddressBound { connections_max: 5, is_for_loopback: false };
-        let addresses = Addresses::new(bound, all_max);
+        let all = AllBound { connections_max: 12, bytes_max: all_max };
+        let addresses = Addresses::new(bound, all);
         let (mut accounts, mut charges): (Vec<Arc<Account>>, Vec<Charge>) = (vec![], vec![]);
         for step in steps {
             let (of, at) = (accounts.len().max(1), charges.len().max(1));
@@ -261,7 +337,11 @@ proptest! {
             };
             let held = addresses.held.lock();
             prop_assert_eq!(held.bytes, live.values().map(counted).sum::<usize>());
-            prop_assert_eq!(held.bytes, held.by_bytes.iter().map(|(bytes, _)| bytes).sum::<usize>());
+            prop_assert_eq!(held.bytes, held.by_bytes.iter().map(|(bytes, ..)| bytes).sum::<usize>());
+            let open: usize = held.by_address.values().map(|of| of.connections.len()).sum();
+            let keyed = live.values().filter(|(account, ..)| account.has_key()).count();
+            prop_assert_eq!((held.unknown, held.known), (open, keyed));
+            prop_assert!(open <= 9, "three quarters of all");
             // A new connection is admitted in any case.
             prop_assert!(held.bytes <= all_max + live.len() * CONNECTION_BYTES);
             for (address, of) in &held.by_address {

@@ -31,7 +31,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use crate::activity::{Activity, Call, quiet_for_too_long};
+use crate::activity::{Activity, AfterRefusal, Call, quiet_for_too_long};
 use crate::addresses::{Account, NoRoom};
 use crate::answer_body::{CountedBody, Holding};
 use crate::answerer::Answerer;
@@ -80,7 +80,7 @@ impl<A: Answerer> Server<A> {
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let activity = Arc::new(Mutex::new(Activity::new()));
-        // Fires when other clients need the memory of its answers.
+        // Fires when other clients need the memory of its answers, or its calls are refused.
         let given_up = &CancellationToken::new();
         let unread = Arc::new(Unread::default());
         let client = activity.lock().client.clone();
@@ -106,6 +106,7 @@ impl<A: Answerer> Server<A> {
             let account = account.clone();
             async move {
                 let mut has_room = true;
+                let is_counted = account.is_some();
                 let mut answer = match account {
                     None => answering.await,
                     Some(account) => {
@@ -129,8 +130,16 @@ impl<A: Answerer> Server<A> {
                 let owner = owner.map(|AnswerOwner(owner)| owner.clone());
                 let whole = answer.body().size_hint().exact();
                 let is_charged = call.charge.is_some();
-                if is_charged && answer.status() == StatusCode::TOO_MANY_REQUESTS {
-                    call.count_refusal();
+                call.has_key = origin.has_key();
+                // Also an answered call, if the client was asked to end the connection before it.
+                let is_refused =
+                    answer.status() == StatusCode::TOO_MANY_REQUESTS || connection_auth.is_ending();
+                if is_counted && !call.has_key && is_refused {
+                    match call.count_refusal() {
+                        AfterRefusal::GoesOn => {}
+                        AfterRefusal::Ends => connection_auth.end(),
+                        AfterRefusal::IsCutOff => given_up.cancel(),
+                    }
                 }
                 let is_one = |bytes: &u64| !is_multiplexed || is_large(*bytes) || is_charged;
                 let mut holding = match whole.filter(is_one) {
@@ -199,9 +208,6 @@ impl<A: Answerer> Server<A> {
                     if outcome.is_ready() || account.as_ref().is_none_or(|of| of.has_key()) {
                         return outcome;
                     }
-                    if activity.lock().is_refused() {
-                        return Poll::Ready(Err("its address has made too many calls".into()));
-                    }
                     match buffers.count(&activity) {
                         Ok(()) => Poll::Pending,
                         Err(NoRoom) => Poll::Ready(Err("no room for a head, or for streams".into())),
@@ -216,7 +222,9 @@ impl<A: Answerer> Server<A> {
             };
             match interrupt {
                 Interrupt::GivenUp => {
-                    debug!("a connection was closed: others needed its room");
+                    debug!(
+                        "a connection was closed: others needed its room, or it went on too long"
+                    );
                     return;
                 }
                 Interrupt::Quiet if is_ending => {
@@ -283,10 +291,14 @@ impl Room<'_> {
 /// Why a connection is interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Interrupt {
-    /// Its answers or its place are needed for other clients.
+    /// Its answers or its place are needed for other clients, or it goes on after refusals.
     GivenUp,
     /// All connections must end, or this one has no valid key any more.
     End,
     /// Its client has done nothing for too long.
     Quiet,
 }
+
+#[cfg(test)]
+#[path = "connection_tests.rs"]
+mod tests;

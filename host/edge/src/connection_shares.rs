@@ -8,7 +8,8 @@
 //! the listener may be exempt for one owner, so that many keys do not take all. The host refuses a
 //! call that would exceed its owner's share, and ends the connection. It also ends a connection
 //! whose key is no longer valid, at its next call at the latest; until its end, the connection
-//! counts as before. Connections without a valid key are bounded by their address.
+//! counts as before. Connections without a valid key count for no owner here and make no share
+//! smaller: they [make room](crate::addresses) for connections with a key.
 //!
 //! **Cost.** A lock of the connection for each call; a lock that all connections share when the
 //! first call of a connection has shown its key, when its owner changes, and at its end.
@@ -18,7 +19,6 @@ use std::sync::Arc;
 use gristmill_core::id::{KeyId, OwnerId};
 use gristmill_core::sharing::shares::{Fit, Holdings, SharedBound};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 /// Connections of an owner beyond its share: one of so many of the listener, at least one.
@@ -27,8 +27,6 @@ const EXEMPT_PART: u64 = 8;
 /// The connections of one listener, by owner.
 #[derive(Debug)]
 pub(crate) struct ConnectionShares {
-    /// Each connection holds a permit.
-    free: Arc<Semaphore>,
     bound: SharedBound,
     /// Most exempt connections of an owner.
     exempt_max: u64,
@@ -55,12 +53,11 @@ struct Holder {
 }
 
 impl ConnectionShares {
-    /// Counts the connections of a listener. Each connection holds a permit of `free`; no permit is
-    /// taken yet.
-    pub(crate) fn new(free: Arc<Semaphore>) -> Arc<Self> {
-        let bound = SharedBound::always(free.available_permits() as u64);
+    /// Counts the connections of a listener that may have so many at one time.
+    pub(crate) fn new(connections_max: u32) -> Arc<Self> {
+        let bound = SharedBound::always(connections_max.into());
         let exempt_max = (bound.max() / EXEMPT_PART).max(1);
-        Arc::new(Self { free, bound, exempt_max, held: Mutex::default() })
+        Arc::new(Self { bound, exempt_max, held: Mutex::default() })
     }
 
     /// A new connection, which counts for no owner yet.
@@ -80,9 +77,9 @@ impl ConnectionShares {
         owner: &OwnerId,
         key: &KeyId,
     ) -> Result<Holder, OwnerAtShare> {
-        // Connections without a key are used too, and the connection itself is among the used ones.
-        let used = self.bound.max().saturating_sub(self.free.available_permits() as u64 + 1);
         let mut connections = self.held.lock();
+        // Those without a key are free, as they make room, and so is what `before` leaves.
+        let used = connections.of_owners.all() - u64::from(before.is_some());
         let held = connections.of_owners.of(owner);
         let is_exempt = self.bound.fit(held, used, 1) != Fit::Fits;
         let is_first = connections.of_keys.of(key) == 0;

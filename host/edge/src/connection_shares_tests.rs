@@ -1,7 +1,6 @@
 //! Connections of several owners: shares, exempt keys, and the ends of refused and revoked ones.
 
 use futures::FutureExt as _;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::*;
 
@@ -14,29 +13,22 @@ fn key(name: &str) -> KeyId {
 }
 
 struct Listener {
-    slots: Arc<Semaphore>,
     shares: Arc<ConnectionShares>,
 }
 
 impl Listener {
-    fn new(connections_max: usize) -> Self {
-        let slots = Arc::new(Semaphore::new(connections_max));
-        Self { shares: ConnectionShares::new(slots.clone()), slots }
+    fn new(connections_max: u32) -> Self {
+        Self { shares: ConnectionShares::new(connections_max) }
     }
 
     /// A connection with a call of the owner, unless the call is refused.
-    fn open(&self, name: &str) -> Option<(OwnedSemaphorePermit, Arc<ConnectionAuth>)> {
+    fn open(&self, name: &str) -> Option<Arc<ConnectionAuth>> {
         self.open_with(name, "k")
     }
 
-    fn open_with(
-        &self,
-        name: &str,
-        of_key: &str,
-    ) -> Option<(OwnedSemaphorePermit, Arc<ConnectionAuth>)> {
-        let slot = self.slots.clone().try_acquire_owned().expect("a free connection");
+    fn open_with(&self, name: &str, of_key: &str) -> Option<Arc<ConnectionAuth>> {
         let connection = self.shares.connection();
-        connection.record_key(&owner(name), &key(of_key)).ok().map(|()| (slot, connection))
+        connection.record_key(&owner(name), &key(of_key)).ok().map(|()| connection)
     }
 
     /// The owners with connections, and how many.
@@ -48,7 +40,7 @@ impl Listener {
         all
     }
 
-    fn open_all(&self, name: &str) -> Vec<(OwnedSemaphorePermit, Arc<ConnectionAuth>)> {
+    fn open_all(&self, name: &str) -> Vec<Arc<ConnectionAuth>> {
         std::iter::from_fn(|| self.open(name)).collect()
     }
 }
@@ -69,7 +61,7 @@ fn an_owner_leaves_a_quarter_of_the_connections_to_the_next() {
 #[test]
 fn a_connection_counts_for_the_owner_of_its_last_valid_key() {
     let listener = Listener::new(8);
-    let (_slot, connection) = listener.open("a").unwrap();
+    let connection = listener.open("a").unwrap();
     connection.record_key(&owner("b"), &key("k")).unwrap();
     connection.record_key(&owner("b"), &key("l")).unwrap();
     assert_eq!(listener.held(), [("b".to_owned(), 1)]);
@@ -85,7 +77,6 @@ fn a_connection_counts_for_the_owner_of_its_last_valid_key() {
 fn a_key_without_a_connection_gets_one_although_its_owner_is_at_the_share() {
     let listener = Listener::new(40);
     let held = listener.open_all("a");
-    let _slot = listener.slots.clone().try_acquire_owned().unwrap();
     let (first, second) = (listener.shares.connection(), listener.shares.connection());
     assert_eq!(first.record_key(&owner("a"), &key("admin")), Ok(()));
     assert!(second.record_key(&owner("a"), &key("admin")).is_err());
@@ -97,9 +88,9 @@ fn a_key_without_a_connection_gets_one_although_its_owner_is_at_the_share() {
 fn keys_that_take_turns_on_a_connection_open_no_way_to_further_ones() {
     let listener = Listener::new(64);
     let opened = std::iter::from_fn(|| {
-        let (slot, connection) = listener.open_with("a", "first")?;
+        let connection = listener.open_with("a", "first")?;
         connection.record_key(&owner("a"), &key("second")).unwrap();
-        Some((slot, connection))
+        Some(connection)
     });
     let held: Vec<_> = opened.take(64).collect();
     assert_eq!(held.len(), 48);
@@ -128,7 +119,7 @@ fn the_exempt_connections_of_an_owner_with_many_keys_are_bounded() {
 #[test]
 fn a_call_without_a_key_ends_a_connection_whose_key_was_revoked() {
     let listener = Listener::new(4);
-    let (_slot, connection) = listener.open("a").unwrap();
+    let connection = listener.open("a").unwrap();
     connection.check_key(|of| *of == key("k"));
     assert!(!connection.is_ending());
     connection.check_key(|_| false);
@@ -143,7 +134,6 @@ fn a_refused_connection_ends_and_counts_for_no_owner() {
     let listener = Listener::new(4);
     let held = listener.open_all("a");
     assert_eq!(held.len(), 3);
-    let _slot = listener.slots.clone().try_acquire_owned().unwrap();
     let refused = listener.shares.connection();
     assert_eq!(refused.record_key(&owner("a"), &key("k")), Err(OwnerAtShare { held: 3 }));
     assert!(refused.is_ending() && !refused.has_key());

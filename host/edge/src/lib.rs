@@ -8,8 +8,9 @@
 //! are those of `tests/product/edge`.
 //!
 //! A connection without a call:
-//! * It waits for a place while all are taken, and takes none that another address, owner or use
-//!   needs: `connections::connections_beyond_the_bound_wait`,
+//! * It waits for a place while connections with keys have taken all, and takes none that another
+//!   address, owner or use needs: `connections::connections_beyond_the_bound_wait`,
+//!   `connections::silent_strangers_keep_nobody_out_and_make_no_share_smaller`,
 //!   `connections::one_address_without_a_key_does_not_take_the_connections_of_all`,
 //!   `connections::the_keys_of_one_owner_do_not_take_the_connections_of_all`,
 //!   `connections::a_host_that_runs_out_of_files_waits_for_one`.
@@ -67,6 +68,7 @@ mod call_origin;
 mod connection;
 mod connection_shares;
 mod half_close;
+mod handshake_turns;
 mod interrupts;
 mod linger;
 mod listener;
@@ -78,7 +80,7 @@ mod unauthenticated;
 mod unread;
 mod watched;
 
-pub use addresses::{Account, AddressBound, Addresses, CONNECTION_BYTES};
+pub use addresses::{Account, AddressBound, Addresses, AllBound, CONNECTION_BYTES};
 pub use answerer::Answerer;
 pub use call_origin::{CallOrigin, PeerAddress};
 pub use connection::Server;

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
-use crate::addresses::{ADDRESS_BYTES_MAX, AddressBound, Addresses};
+use crate::addresses::{ADDRESS_BYTES_MAX, AddressBound, Addresses, AllBound};
 use crate::answerer::Answerer;
 use crate::call_origin::PeerAddress;
 use crate::connection::Server;
@@ -25,7 +25,8 @@ use crate::tls::Tls;
 /// Most files that are reserved for the journal, uploads and outgoing calls.
 const OTHER_FILES_MAX: u64 = 1_024;
 
-/// Connections of collectors and supervisors at one time.
+/// Connections of collectors and supervisors at one time. They show no key, so three quarters of
+/// these are in use.
 const COLLECTORS_MAX: u32 = 64;
 
 /// Those of one address. They need no key, and the answers of others must not wait for their ends:
@@ -35,7 +36,8 @@ const COLLECTORS_OF_ADDRESS_MAX: u32 = 16;
 /// The operator's settings of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// Most connections at one time. More wait in the kernel's backlog.
+    /// Most connections at one time. Those without a valid key make room; beside connections with
+    /// keys, more wait in the kernel's backlog.
     pub connections_max: u32,
     /// Whether the operator has set `connections_max`.
     pub is_set: bool,
@@ -59,6 +61,11 @@ impl ConnectionLimits {
             unauthenticated_bytes_max: ADDRESS_BYTES_MAX,
             idle_wait: Duration::from_secs(75),
         }
+    }
+
+    fn of_all(&self) -> AllBound {
+        let bytes_max = self.unauthenticated_bytes_max;
+        AllBound { connections_max: self.connections_max, bytes_max }
     }
 
     /// These limits in a process with this many files. A quarter of the files is for
@@ -120,8 +127,8 @@ pub async fn serve<A: Answerer>(
     let slots = Arc::new(Semaphore::new(limits.connections_max as usize));
     let end = connections.end.clone();
     let server = Server::new(answerer, limits.idle_wait, response_budget, end);
-    let addresses = Addresses::new(limits.of_address, limits.unauthenticated_bytes_max);
-    let shares = ConnectionShares::new(slots.clone());
+    let addresses = Addresses::new(limits.of_address, limits.of_all());
+    let shares = ConnectionShares::new(limits.connections_max);
     let begin = |(stream, peer, slot): Accepted| {
         let (server, tls) = (server.clone(), tls.clone());
         let peer = PeerAddress(peer.ip());
@@ -133,7 +140,7 @@ pub async fn serve<A: Answerer>(
                 None => server.serve(stream, peer, connection_auth, Some(account)).await,
                 Some(tls) => {
                     let accepted = tokio::select! {
-                        accepted = tls.accept(stream) => accepted,
+                        accepted = tls.accept(stream, peer) => accepted,
                         () = server.end.cancelled() => return,
                         () = closing.cancelled() => return,
                     };

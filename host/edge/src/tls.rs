@@ -1,7 +1,8 @@
 //! TLS: a certificate and its key from files, read again when they change. If a new certificate
 //! cannot be used, the previous one stays.
 //!
-//! A connection keeps its first certificate, so a change drops no call.
+//! A connection keeps its first certificate, so a change drops no call. Handshakes are computed in
+//! [turns](crate::handshake_turns) of addresses.
 
 use std::fs;
 use std::future::poll_fn;
@@ -27,6 +28,8 @@ use tokio_rustls::rustls::{CertificateError, Error, RootCertStore, ServerConfig}
 use tokio_rustls::server::TlsStream;
 use tracing::{error, info};
 
+use crate::call_origin::PeerAddress;
+use crate::handshake_turns::HandshakeTurns;
 use crate::linger::Linger;
 
 /// A client must complete the handshake within this time, or is disconnected.
@@ -123,6 +126,7 @@ pub struct Tls {
     files: TlsFiles,
     config: RwLock<Arc<ServerConfig>>,
     expiry: CertificateExpiry,
+    turns: HandshakeTurns,
 }
 
 /// When the TLS certificate that the host uses expires. The listener sets it with each certificate.
@@ -180,7 +184,7 @@ impl Tls {
         let (config, expiry) = (RwLock::new(Arc::new(config)), CertificateExpiry::default());
         expiry.set_seconds(expires_at_s);
         let hang_ups = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
-        let tls = Arc::new(Self { files, config, expiry });
+        let tls = Arc::new(Self { files, config, expiry, turns: HandshakeTurns::default() });
         tokio::spawn(tls.clone().follow(content, hang_ups));
         Ok(tls)
     }
@@ -219,14 +223,19 @@ impl Tls {
     }
 
     /// Carries out the handshake with a client.
-    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    pub(crate) async fn accept(
+        &self,
+        stream: TcpStream,
+        peer: PeerAddress,
+    ) -> io::Result<TlsStream<TcpStream>> {
         let config = self.config.read().clone();
         timeout(HANDSHAKE_WAIT, async {
             let mut first = [0];
             if stream.peek(&mut first).await? == 1 && first != [HANDSHAKE_RECORD] {
                 return refuse_plaintext(stream).await;
             }
-            TlsAcceptor::from(config).accept(stream).await
+            let handshake = TlsAcceptor::from(config).accept(stream);
+            self.turns.run(peer.known_as(), handshake).await
         })
         .await?
     }

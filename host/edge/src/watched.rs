@@ -163,7 +163,7 @@ mod tests {
     use std::task::{Wake, Waker};
 
     use super::*;
-    use crate::addresses::{AddressBound, Addresses};
+    use crate::addresses::{AddressBound, Addresses, AllBound};
     use crate::call_origin::PeerAddress;
     use crate::read_turns::{FIRST_BYTES, FIRST_TURN_BYTES, FREE_BYTES, TURN_BYTES};
 
@@ -179,7 +179,8 @@ mod tests {
     #[test]
     fn a_connection_gets_few_bytes_in_a_turn_without_a_key_and_long_after_its_last_call() {
         let bound = AddressBound { connections_max: 9, is_for_loopback: true };
-        let account = Addresses::new(bound, 1 << 20).admit(PeerAddress([192, 0, 2, 1].into()));
+        let all = AllBound { connections_max: 16, bytes_max: 1 << 20 };
+        let account = Addresses::new(bound, all).admit(PeerAddress([192, 0, 2, 1].into()));
         let sent = vec![b'x'; FIRST_TURN_BYTES + 3 * TURN_BYTES + FREE_BYTES];
         let activity = Arc::new(Mutex::new(Activity::new()));
         let mut stream = Watched::new(&sent[..], activity, Some(account.clone()));

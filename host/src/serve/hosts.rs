@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use gristmill_cluster::Runners;
 use gristmill_edge::{
-    ACCEPT_PAUSE, AddressBound, Addresses, Answerer, CONNECTION_BYTES, PeerAddress, Server, accept,
+    ACCEPT_PAUSE, AddressBound, Addresses, AllBound, Answerer, CONNECTION_BYTES, PeerAddress,
+    Server, accept,
 };
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -21,7 +22,7 @@ use super::cluster::handshake::{Membership, Purpose};
 use super::cluster::link::{self, Role};
 
 /// A forwarded call in progress has one connection.
-const CONNECTIONS_MAX: usize = 16_384;
+const CONNECTIONS_MAX: u32 = 16_384;
 
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(5);
 
@@ -50,7 +51,8 @@ impl NewConnections {
     fn addresses(self) -> Arc<Addresses> {
         let of_address = (self.connections_max - self.connections_max / 4).max(1);
         let bound = AddressBound { connections_max: of_address, is_for_loopback: true };
-        Addresses::new(bound, CONNECTION_BYTES.saturating_mul(self.connections_max as usize))
+        let bytes_max = CONNECTION_BYTES.saturating_mul(self.connections_max as usize);
+        Addresses::new(bound, AllBound { connections_max: CONNECTIONS_MAX, bytes_max })
     }
 }
 
@@ -63,7 +65,7 @@ pub(crate) async fn serve<A: Answerer>(
     new_connections: NewConnections,
 ) {
     let addresses = new_connections.addresses();
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX as usize));
     loop {
         let (mut stream, peer, slot) = match accept(&listener, &slots).await {
             Ok(accepted) => accepted,

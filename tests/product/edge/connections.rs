@@ -6,9 +6,9 @@ use gristmill_tests::{
     PATIENCE, TestHost, WireAnswer, eventually, guests, next_answer, shared_host,
 };
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 
 const HEAD: &str = "GET /openapi.json HTTP/1.1\r\nhost: x\r\n";
@@ -35,8 +35,20 @@ async fn is_closed(stream: &mut TcpStream) {
 #[tokio::test]
 async fn connections_beyond_the_bound_wait() {
     let host = TestHost::start_with(&["--max-connections", "2"]);
-    let (mut first, mut second) = (connect(&host).await, connect(&host).await);
-    assert_eq!((call(&mut first).await, call(&mut second).await), (Some(200), Some(200)));
+    let mut first = connect(&host).await;
+    let new = json!({ "name": "r", "scopes": ["read"], "owner": "zoe" }).to_string();
+    let head = format!(
+        "POST /v1/keys HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{new}",
+        host.admin_key(),
+        new.len()
+    );
+    first.write_all(head.as_bytes()).await.unwrap();
+    let made = timeout(PATIENCE, next_answer(&mut first)).await.unwrap().expect("an answer");
+    let made: Value = serde_json::from_str(&made.body).unwrap();
+    let key = made["key"].as_str().unwrap();
+    let mut second = connect(&host).await;
+    assert_eq!(read_health(&mut second, key).await, Some(404));
     let mut third = connect(&host).await;
     third.write_all(format!("{HEAD}\r\n").as_bytes()).await.unwrap();
     let early = timeout(Duration::from_secs(2), status(&mut third)).await;
@@ -45,6 +57,35 @@ async fn connections_beyond_the_bound_wait() {
     assert_eq!(call(&mut first).await, Some(200));
     drop(second);
     assert_eq!(timeout(PATIENCE, status(&mut third)).await.unwrap(), Some(200));
+}
+
+/// A connection from one of the addresses of this machine.
+async fn connect_from(host: &TestHost, last: u8) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, last], 0).into()).unwrap();
+    socket.connect(host.address().parse().unwrap()).await.unwrap()
+}
+
+#[tokio::test]
+async fn silent_strangers_keep_nobody_out_and_make_no_share_smaller() {
+    let host = TestHost::start_with(&["--max-connections", "40"]);
+    let (mut silent, mut keyed) = (vec![], vec![]);
+    for round in 0..25 {
+        for last in 2..12 {
+            silent.push(connect_from(&host, last).await);
+        }
+        let mut stream = connect_from(&host, 99).await;
+        assert_eq!(call_with_key(&host, &mut stream).await, Some(200), "round {round}");
+        keyed.push(stream);
+    }
+    for stream in &mut keyed {
+        assert_eq!(call_with_key(&host, stream).await, Some(200), "a key keeps its connection");
+    }
+    eventually("most of the silent connections to be closed", async || {
+        let gone = silent.iter().filter(|stream| is_gone(stream)).count();
+        (gone >= 250 - 15).then_some(())
+    })
+    .await;
 }
 
 /// Whether the host has closed the connection.
