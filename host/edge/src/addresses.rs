@@ -37,6 +37,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use gristmill_core::sharing::shares::{Fit, SharedBound};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -194,7 +195,7 @@ impl Addresses {
         {
             held.close(address, number);
         }
-        while held.unknown >= self.unknown_max(&held)
+        while !self.has_room(&held)
             && let Some(Largest { address, number, .. }) = held.largest(None)
         {
             held.close(address, number);
@@ -210,10 +211,12 @@ impl Addresses {
         Arc::new(Account { addresses, address, number, has_key, unsent, turn, closing })
     }
 
-    /// Most connections without a key beside those that have shown one now.
-    fn unknown_max(&self, held: &Held) -> usize {
-        let left = (self.of_all.connections_max as usize).saturating_sub(held.known);
-        (left * 3 / 4).max(1)
+    /// Whether there is room for one more connection without a key. All of them together have the
+    /// share of an owner.
+    fn has_room(&self, held: &Held) -> bool {
+        let bound = SharedBound::always(self.of_all.connections_max.into());
+        let used = held.unknown + held.known;
+        bound.fit(held.unknown as u64, used as u64, 1) == Fit::Fits
     }
 
     fn is_bounded(&self, address: IpAddr) -> bool {
