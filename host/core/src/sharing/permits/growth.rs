@@ -14,11 +14,6 @@ use super::{Permit, PermitAmount, PermitShare, Permits, Sharer};
 use crate::sharing::shares::Level;
 
 impl<O: Sharer> Permits<O> {
-    /// How many jobs wait to grow.
-    pub fn growing(&self) -> usize {
-        self.0.state.lock().growing
-    }
-
     /// How many growths that had to wait were granted so far.
     pub fn grown(&self) -> u64 {
         self.0.state.lock().grown

@@ -329,18 +329,7 @@ impl<O: Sharer> Permits<O> {
             *of_part = *of_part + held;
         }
         let State { capacity, owners, .. } = &*self.0.state.lock();
-        let waiters = owners.in_order().flat_map(|(owner, of_owner)| {
-            let is_divided = capacity.divides(owner);
-            of_owner.parts.heads().filter_map(move |(part, of_part)| {
-                let holders = part.holders(of_owner.held, of_part.held, is_divided);
-                Some((
-                    Holder { owner: owner.clone(), part: part.clone() },
-                    holders,
-                    of_part.wanted()?,
-                ))
-            })
-        });
-        waiters.into_iter().find_map(|(holder, holders, request)| {
+        first_waiters(capacity, owners).find_map(|(holder, holders, request)| {
             let own = of_owners.get(&holder.owner).copied();
             let of_part = of_parts.get(&holder).copied().unwrap_or_default();
             let after = Holders {
@@ -602,22 +591,30 @@ impl Part {
     }
 }
 
+/// The first waiters of all owners and of their parts, in their order.
+fn first_waiters<O: Sharer>(
+    capacity: &Capacity,
+    owners: &Turns<O, OwnerUse<O>>,
+) -> impl Iterator<Item = (Holder<O>, Holders, Request)> {
+    owners.in_order().flat_map(|(owner, of_owner)| {
+        let is_divided = capacity.divides(owner);
+        of_owner.parts.heads().filter_map(move |(part, of_part)| {
+            let request = of_part.wanted()?;
+            let holders = part.holders(of_owner.held, of_part.held, is_divided);
+            Some((Holder { owner: owner.clone(), part: part.clone() }, holders, request))
+        })
+    })
+}
+
 /// The first one that waits to grow and fits.
 fn first_growth<O: Sharer>(
     capacity: &Capacity,
     owners: &Turns<O, OwnerUse<O>>,
 ) -> Option<Holder<O>> {
-    let fits = |of_owner: &OwnerUse<O>, part: &Part, of_part: &PartUse<O>, is_divided| {
-        let holders = part.holders(of_owner.held, of_part.held, is_divided);
-        let growth = of_part.wanted().filter(|request| request.grows_since.is_some());
-        growth.is_some_and(|growth| capacity.fit(&holders, growth) == PermitFit::Fits)
-    };
-    owners.in_order().find_map(|(owner, of_owner)| {
-        let is_divided = capacity.divides(owner);
-        let mut heads = of_owner.parts.heads();
-        let (part, _) = heads.find(|(part, of_part)| fits(of_owner, part, of_part, is_divided))?;
-        Some(Holder { owner: owner.clone(), part: part.clone() })
-    })
+    let mut growths =
+        first_waiters(capacity, owners).filter(|(_, _, request)| request.grows_since.is_some());
+    let fits = |holders: &Holders, growth| capacity.fit(holders, growth) == PermitFit::Fits;
+    growths.find(|(_, holders, growth)| fits(holders, *growth)).map(|(holder, ..)| holder)
 }
 
 /// Whether an owner may get a permit before waiters that would hold `bytes_max` bytes. Called jobs
