@@ -316,7 +316,7 @@ pub enum AttemptEnd {
     DeadlineReached,
     /// The attempt was asked to stop, and stopped.
     Stopped,
-    /// It waited for memory, and nothing moved on the host: the job is to run again.
+    /// It waited for memory when no attempt of the host got any: the job is to run again.
     NoMemory,
     /// The host that ran the attempt has ended or cannot be reached any more.
     HostLost,

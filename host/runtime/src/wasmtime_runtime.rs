@@ -178,12 +178,7 @@ impl WasmtimeRuntime {
         let disk = (settings.disk_space.clone(), tenancy);
         let (compiler, depot) = (settings.compiler, settings.depot);
         let idle = Idle::new(permits.clone());
-        let weak = idle.downgrade();
-        let growths = Growths::new(permits.clone(), move || {
-            if let Some(idle) = weak.upgrade() {
-                idle.make_room();
-            }
-        });
+        let growths = Growths::new(permits.clone(), idle.room_maker());
         let artifacts = Artifacts::open(data_dir, engines, compiler, records, depot, disk);
         Ok(Self {
             artifacts: artifacts.map_err(engine_error)?.into(),

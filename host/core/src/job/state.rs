@@ -60,7 +60,7 @@ pub enum Verdict {
 pub enum ReleaseCause {
     /// The host drains, or the endpoint has changed since the claim.
     Stopped,
-    /// The attempt waited for memory, and nothing moved.
+    /// The attempt waited for memory when no attempt of the host got any.
     NoMemory,
 }
 

@@ -1,5 +1,6 @@
 //! One attempt: the call of an instance's handler, and its usage.
 
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
         tokio::time::sleep(SETTLES_AFTER).await;
         account.peaks.seen(&deployment, charge.peak());
         charge.settle();
-        std::future::pending().await
+        std::future::pending::<Infallible>().await
     };
     let mut ready = None;
     let mut cpu = Duration::ZERO;
@@ -34,7 +35,7 @@ pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
         // The second line of defence: it stops a handler that waits in a host function. The call,
         // and the handler's stack with it, is dropped here.
         halt = watch.ended() => CallEnd::Halted(halt),
-        () = settles => unreachable!("it settles, and never ends"),
+        never = settles => match never {},
     };
     let ran = started.elapsed();
     if let CallEnd::Trapped(error) = &ended

@@ -12,7 +12,7 @@
 //! jobs may run.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gristmill_core::deploy::endpoint::Deployment;
@@ -44,19 +44,6 @@ impl IdleInstance {
 pub(crate) struct Idle {
     permits: Permits,
     state: Arc<Mutex<State>>,
-}
-
-/// The idle instances, as long as they are used elsewhere.
-pub(crate) struct WeakIdle {
-    permits: Permits,
-    state: Weak<Mutex<State>>,
-}
-
-impl WeakIdle {
-    pub(crate) fn upgrade(&self) -> Option<Idle> {
-        let state = self.state.upgrade()?;
-        Some(Idle { permits: self.permits.clone(), state })
-    }
 }
 
 #[derive(Default)]
@@ -120,9 +107,14 @@ impl Idle {
         self.make_room();
     }
 
-    /// The same instances, which do not exist longer for it.
-    pub(crate) fn downgrade(&self) -> WeakIdle {
-        WeakIdle { permits: self.permits.clone(), state: Arc::downgrade(&self.state) }
+    /// Does what [`make_room`](Self::make_room) does, and keeps no instance alive.
+    pub(crate) fn room_maker(&self) -> impl Fn() + Send + Sync + use<> {
+        let (permits, state) = (self.permits.clone(), Arc::downgrade(&self.state));
+        move || {
+            if let Some(state) = state.upgrade() {
+                Self { permits: permits.clone(), state }.make_room();
+            }
+        }
     }
 
     /// Ends instances, the longest idle first, as long as this gives a permit to a waiting worker.

@@ -72,7 +72,7 @@ impl Charge {
     /// that a second run may repeat it.
     ///
     /// # Errors
-    /// [`NoMemory`] when nothing moved on the host: the attempt must end.
+    /// [`NoMemory`] when no attempt that waits gets memory: this one must end.
     pub(crate) async fn add(
         &self,
         bytes: u64,
@@ -84,10 +84,13 @@ impl Charge {
             let mut charged = self.0.lock();
             charged.used += bytes;
             charged.peak = charged.peak.max(charged.used);
-            // No instance is charged more than one may have, so that every wait can end.
-            let needed = charged.used.min(growths.bytes_max());
             let has = charged.permit.amount().bytes;
-            let missing = needed.saturating_sub(has);
+            // Most growths end here, without the lock that all sandboxes share.
+            if charged.used <= has {
+                return Ok(());
+            }
+            // No instance is charged more than one may have, so that every wait can end.
+            let missing = charged.used.min(growths.bytes_max()).saturating_sub(has);
             if missing == 0 {
                 return Ok(());
             }

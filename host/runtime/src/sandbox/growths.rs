@@ -1,4 +1,4 @@
-//! The attempts that wait for memory, and the end of some of them when nothing moves.
+//! The attempts that wait for memory, and the end of some of them when none gets any.
 //!
 //! **Promise.** Attempts wait to grow only while others give memory back. When none of them got
 //! memory for [`STALL`], the oldest one waits for all that its endpoint allows, and at each look
