@@ -16,7 +16,7 @@ use crate::sharing::shares::Level;
 impl<O: Sharer> Permits<O> {
     /// How many growths that had to wait were granted so far.
     pub fn grown(&self) -> u64 {
-        self.0.state.lock().grown
+        self.0.line.lock().grown
     }
 }
 

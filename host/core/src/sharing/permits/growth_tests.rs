@@ -20,11 +20,11 @@ fn share(permits: &Permits, endpoint: u8) -> PermitShare {
 }
 
 fn growing(permits: &Permits) -> usize {
-    permits.0.state.lock().growing
+    permits.0.line.lock().growing
 }
 
 fn bytes_taken(permits: &Permits) -> u64 {
-    permits.0.state.lock().capacity.taken.bytes
+    permits.0.line.lock().capacity.taken.bytes
 }
 
 #[test]

@@ -212,7 +212,7 @@ fn a_permit_moves_to_a_level_whose_deeper_slots_are_free() {
     assert!(called.try_move(Level::CLIENT));
     drop((held, called));
     assert_eq!(permits.taken(), 0);
-    assert!(permits.0.state.lock().owners.members().next().is_none());
+    assert!(permits.0.line.lock().owners.members().next().is_none());
 }
 
 const OWNERS: [&str; 3] = ["a", "b", "c"];

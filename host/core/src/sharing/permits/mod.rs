@@ -41,12 +41,12 @@
 mod capacity;
 mod growth;
 mod holds;
+mod line;
 mod sharer;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fmt::{self, Debug};
 use std::sync::Arc;
-use std::time::Instant;
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -56,11 +56,10 @@ use crate::id::{EndpointId, KeyId, OwnerId};
 use crate::sharing::cores::cores;
 use crate::sharing::shares::{Level, SharedBound};
 use crate::sharing::tenancy::Tenancy;
-use crate::sharing::turns::{First, Member, Turns, Waiter};
 
 pub use self::capacity::PermitAmount;
 use self::capacity::{Capacity, Held, Holders, Parts, PermitFit, Request};
-use self::holds::Holds;
+use self::line::{Holder, Line, Part};
 pub use self::sharer::Sharer;
 
 /// The permits for one resource. A clone shares them.
@@ -74,77 +73,7 @@ impl<O: Sharer> Clone for Permits<O> {
 
 struct Shared<O: Sharer> {
     permit_max: PermitAmount,
-    state: Mutex<State<O>>,
-}
-
-struct State<O: Sharer> {
-    capacity: Capacity,
-    owners: Turns<O, OwnerUse<O>>,
-    /// The last number of a waiter.
-    last_number: u64,
-    /// The number of waiters of all owners.
-    waiting: usize,
-    /// Those of them that wait to grow.
-    growing: usize,
-    /// How many growths that waited were granted.
-    grown: u64,
-    holds: Holds,
-    /// Whether a task examines the waiters again when a hold ends.
-    is_watched: bool,
-}
-
-/// What an owner holds and awaits.
-struct OwnerUse<O: Sharer> {
-    held: Held,
-    rank: u128,
-    waiting: usize,
-    parts: Turns<Part, PartUse<O>>,
-}
-
-impl<O: Sharer> Default for OwnerUse<O> {
-    fn default() -> Self {
-        let (held, rank, waiting, parts) = Default::default();
-        Self { held, rank, waiting, parts }
-    }
-}
-
-/// What an endpoint or a key holds and awaits.
-struct PartUse<O: Sharer> {
-    held: Held,
-    rank: u128,
-    /// Those that grow first, then the deepest.
-    waiters: VecDeque<Waiter<Grant<O>>>,
-}
-
-impl<O: Sharer> Default for PartUse<O> {
-    fn default() -> Self {
-        let (held, rank, waiters) = Default::default();
-        Self { held, rank, waiters }
-    }
-}
-
-/// Hands a waiter its permit for so many slots at this level.
-struct Grant<O: Sharer> {
-    slots: u64,
-    level: Level,
-    grows_since: Option<Instant>,
-    permit: oneshot::Sender<Permit<O>>,
-}
-
-/// Who takes a permit.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Holder<O> {
-    owner: O,
-    part: Part,
-}
-
-/// The work of an owner that takes turns with the owner's other work.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Part {
-    Endpoint(EndpointId),
-    Key(KeyId),
-    /// Work that belongs to no endpoint and no key. Only the owner's share bounds it.
-    Rest,
+    line: Mutex<Line<O>>,
 }
 
 /// The right of an endpoint, a key or an owner to ask for permits. It holds none by itself.
@@ -184,19 +113,6 @@ pub enum Wanted<O = OwnerId> {
     Of(O),
 }
 
-/// The first waiter that can be served.
-enum Next<O> {
-    Of(Holder<O>),
-    /// No waiter can be served. A new request may be served if its owner would then hold at most so
-    /// many bytes, or holds no slot.
-    NoWaiter {
-        bytes_max: u64,
-    },
-    /// No waiter can be served, and no new request: all are behind one for more slots than are
-    /// free.
-    Delayed,
-}
-
 impl<O: Sharer> Permits<O> {
     /// Permits for what jobs keep: so many slots with so many bytes together, shared among the
     /// owners and endpoints of this host while it has several, and with called jobs.
@@ -226,17 +142,7 @@ impl<O: Sharer> Permits<O> {
 
     fn of(capacity: Capacity) -> Self {
         let permit_max = capacity.permit_max();
-        let state = State {
-            capacity,
-            owners: Turns::default(),
-            last_number: 0,
-            waiting: 0,
-            growing: 0,
-            grown: 0,
-            holds: Holds::default(),
-            is_watched: false,
-        };
-        Self(Arc::new(Shared { permit_max, state: Mutex::new(state) }))
+        Self(Arc::new(Shared { permit_max, line: Mutex::new(Line::new(capacity)) }))
     }
 
     /// The share of an endpoint.
@@ -265,27 +171,26 @@ impl<O: Sharer> Permits<O> {
 
     /// Most bytes of one permit: all of them, or three quarters while owners have shares.
     pub fn bytes_of_owner_max(&self) -> u64 {
-        self.0.state.lock().capacity.bytes_of_owner_max()
+        self.0.line.lock().capacity.bytes_of_owner_max()
     }
 
     /// How many slots are taken.
     pub fn taken(&self) -> usize {
-        let slots = self.0.state.lock().capacity.taken.slots;
+        let slots = self.0.line.lock().capacity.taken.slots;
         usize::try_from(slots).unwrap_or(usize::MAX)
     }
 
     /// How many callers wait for a permit.
     pub fn waiting(&self) -> usize {
-        self.0.state.lock().waiting
+        self.0.line.lock().waiting
     }
 
     /// Grants all permits that there is room for. To be called when the owners of the host may have
     /// changed.
     pub fn serve(&self) {
         loop {
-            let mut state = self.0.state.lock();
-            let Some((holder, waiter)) = state.next() else { return };
-            drop(state);
+            let next = self.0.line.lock().next();
+            let Some((holder, waiter)) = next else { return };
             let request = waiter.request();
             let share = PermitShare { permits: self.clone(), holder };
             // Outside the lock: if a waiter has just left, its permit is dropped here, which takes
@@ -297,9 +202,9 @@ impl<O: Sharer> Permits<O> {
     /// Serves again whenever a hold has ended, for as long as callers wait for bytes.
     fn watch(&self) {
         let Ok(runtime) = Handle::try_current() else { return };
-        let mut state = self.0.state.lock();
-        let is_held = self.bytes_max() > 0 && state.waiting > 0;
-        if !is_held || std::mem::replace(&mut state.is_watched, true) {
+        let mut line = self.0.line.lock();
+        let is_held = self.bytes_max() > 0 && line.waiting > 0;
+        if !is_held || std::mem::replace(&mut line.is_watched, true) {
             return;
         }
         let permits = self.clone();
@@ -307,9 +212,9 @@ impl<O: Sharer> Permits<O> {
             loop {
                 tokio::time::sleep(holds::STEP).await;
                 permits.serve();
-                let mut state = permits.0.state.lock();
-                state.is_watched = state.waiting > 0;
-                if !state.is_watched {
+                let mut line = permits.0.line.lock();
+                line.is_watched = line.waiting > 0;
+                if !line.is_watched {
                     return;
                 }
             }
@@ -328,8 +233,9 @@ impl<O: Sharer> Permits<O> {
             let of_part: &mut Held = of_parts.entry(holder).or_default();
             *of_part = *of_part + held;
         }
-        let State { capacity, owners, .. } = &*self.0.state.lock();
-        first_waiters(capacity, owners).find_map(|(holder, holders, request)| {
+        let line = self.0.line.lock();
+        let capacity = &line.capacity;
+        line.first_waiters().find_map(|(holder, holders, request)| {
             let own = of_owners.get(&holder.owner).copied();
             let of_part = of_parts.get(&holder).copied().unwrap_or_default();
             let after = Holders {
@@ -351,15 +257,14 @@ impl<O: Sharer> Permits<O> {
 impl<O: Sharer> PermitShare<O> {
     /// How many callers of the owner wait.
     pub fn waiting(&self) -> usize {
-        let owners = &self.permits.0.state.lock().owners;
-        owners.get(&self.holder.owner).map_or(0, |owner| owner.waiting)
+        self.permits.0.line.lock().waiting_of(&self.holder.owner)
     }
 
     /// The reason for which a client's job waits for a slot with so many bytes.
     pub fn shortage(&self, bytes: u64) -> PermitShortage {
         let request = Request::new(PermitAmount::one(bytes), Level::CLIENT);
-        let state = self.permits.0.state.lock();
-        match state.capacity.fit(&state.holders(&self.holder), request) {
+        let line = self.permits.0.line.lock();
+        match line.capacity.fit(&line.holders(&self.holder), request) {
             PermitFit::Fits | PermitFit::NoSlot | PermitFit::NoBytes => PermitShortage::OfHost,
             PermitFit::Kept => PermitShortage::OfClients,
             PermitFit::OwnerSlots | PermitFit::OwnerBytes => PermitShortage::OfOwner,
@@ -374,7 +279,7 @@ impl<O: Sharer> PermitShare<O> {
     }
 
     fn try_take_request(&self, request: Request) -> Option<Permit<O>> {
-        let is_taken = self.permits.0.state.lock().try_take(&self.holder, request);
+        let is_taken = self.permits.0.line.lock().try_take(&self.holder, request);
         is_taken.then(|| Permit { share: self.clone(), request })
     }
 
@@ -409,7 +314,7 @@ impl<O: Sharer> PermitShare<O> {
 
     fn join(&self, request: Request) -> impl Future<Output = Permit<O>> + Send + use<O> {
         let (permit, granted) = oneshot::channel();
-        let number = self.permits.0.state.lock().push(&self.holder, request, permit);
+        let number = self.permits.0.line.lock().push(&self.holder, request, permit);
         let position = WaiterPosition { share: self.clone(), number };
         // There may be room by now, and the queue may have been empty.
         self.permits.serve();
@@ -436,256 +341,9 @@ impl<O: Sharer> Permit<O> {
     /// Uses it at another level, if the slots that are kept for deeper levels are free.
     pub fn try_move(&mut self, level: Level) -> bool {
         let Self { share: PermitShare { permits, holder }, request } = self;
-        let mut state = permits.0.state.lock();
-        let moves = state.capacity.keeps(level);
-        if moves && request.level != level {
-            let moved = Request { level, ..*request };
-            state.change(holder, false, |of_part| {
-                of_part.held = of_part.held - (*request).into() + moved.into();
-            });
-            *request = moved;
-        }
-        moves
-    }
-}
-
-impl<O: Sharer> State<O> {
-    /// Finds the first waiter that fits, without passing a waiter that delays it.
-    fn look(&mut self) -> Next<O> {
-        let Self { capacity, owners, growing, holds, .. } = self;
-        let mut bytes_max = u64::MAX;
-        if *growing > 0
-            && let Some(holder) = first_growth(capacity, owners)
-        {
-            return Next::Of(holder);
-        }
-        if capacity.is_full() {
-            return Next::NoWaiter { bytes_max };
-        }
-        // Decided when the first waiter without enough bytes is met.
-        let mut may_hold = None;
-        for (owner, of_owner) in owners.in_order() {
-            let is_divided = capacity.divides(owner);
-            for (part, of_part) in of_owner.parts.heads() {
-                let Some(request) = of_part.wanted() else { continue };
-                let holders = part.holders(of_owner.held, of_part.held, is_divided);
-                match capacity.fit(&holders, request) {
-                    PermitFit::Fits if may_pass(&holders, request, bytes_max) => {
-                        return Next::Of(Holder { owner: owner.clone(), part: part.clone() });
-                    }
-                    // An owner that holds some is at its share when too few slots are free.
-                    PermitFit::NoSlot if of_owner.held.all.slots == 0 => return Next::Delayed,
-                    PermitFit::NoSlot => break,
-                    fit if fit.is_bytes()
-                        && request.level == Level::CLIENT
-                        && *may_hold.get_or_insert_with(|| holds.may_hold()) =>
-                    {
-                        bytes_max = bytes_max.min((of_owner.held.all + request.amount).bytes);
-                        break;
-                    }
-                    _ => {}
-                }
-            }
-        }
-        Next::NoWaiter { bytes_max }
-    }
-
-    /// What the owner and the part hold.
-    fn holders(&self, Holder { owner, part }: &Holder<O>) -> Holders {
-        let of_owner = self.owners.get(owner);
-        let of_part = of_owner.and_then(|of_owner| of_owner.parts.get(part));
-        let of_part = of_part.map_or_else(Held::default, |of_part| of_part.held);
-        let of_owner = of_owner.map_or_else(Held::default, |of_owner| of_owner.held);
-        part.holders(of_owner, of_part, self.capacity.divides(owner))
-    }
-
-    /// Whether a new request may be served at once.
-    fn admits(&mut self, holder: &Holder<O>, request: Request) -> bool {
-        let holders = self.holders(holder);
-        if self.capacity.fit(&holders, request) != PermitFit::Fits {
-            return false;
-        }
-        if self.waiting == 0 {
-            return true;
-        }
-        let Next::NoWaiter { bytes_max } = self.look() else { return false };
-        let waits = self.owners.get(&holder.owner).is_some_and(|of_owner| of_owner.waiting > 0);
-        !waits && may_pass(&holders, request, bytes_max)
-    }
-
-    /// Takes room for a new request. Returns whether there was some.
-    fn try_take(&mut self, holder: &Holder<O>, request: Request) -> bool {
-        let admits = self.admits(holder, request);
-        if admits {
-            self.change(holder, true, |of_part| of_part.held = of_part.held + request.into());
-        }
-        admits
-    }
-
-    /// Adds a waiter, and returns its number.
-    fn push(
-        &mut self,
-        holder: &Holder<O>,
-        Request { amount: PermitAmount { slots, bytes }, level, grows_since }: Request,
-        permit: oneshot::Sender<Permit<O>>,
-    ) -> u64 {
-        self.last_number += 1;
-        let number = self.last_number;
-        let waiter = Waiter { number, bytes, grant: Grant { slots, level, grows_since, permit } };
-        self.growing += usize::from(waiter.grows());
-        self.change(holder, false, |of_part| of_part.push(waiter));
-        number
-    }
-
-    /// The next waiter that there is room for; the room is taken.
-    fn next(&mut self) -> Option<(Holder<O>, Waiter<Grant<O>>)> {
-        let first = self.owners.first()?;
-        if first.bytes > self.capacity.bytes_free() {
-            // A waiter without enough bytes begins a hold, also without a look at all others.
-            self.holds.may_hold();
-            return None;
-        }
-        let Next::Of(holder) = self.look() else { return None };
-        let waiter = self.change(&holder, true, |of_part| {
-            let waiter = of_part.waiters.pop_front()?;
-            of_part.held = of_part.held + waiter.request().into();
-            Some(waiter)
-        })?;
-        if waiter.grows() {
-            self.growing -= 1;
-            self.grown += 1;
-        }
-        Some((holder, waiter))
-    }
-
-    /// Changes what a part holds and awaits, and with it the sums of its owner and of all. The
-    /// change is a turn of the part, and of the owner, if `is_turn`.
-    fn change<T>(
-        &mut self,
-        holder: &Holder<O>,
-        is_turn: bool,
-        change: impl FnOnce(&mut PartUse<O>) -> T,
-    ) -> T {
-        let Self { capacity, owners, waiting, .. } = self;
-        owners.change(&holder.owner, is_turn, |of_owner| {
-            of_owner.parts.change(&holder.part, is_turn, |of_part| {
-                let (held, waiters) = (of_part.held, of_part.waiters.len());
-                let answer = change(of_part);
-                of_part.rank = capacity.rank_of_part(of_part.held.all);
-                of_owner.held = of_owner.held - held + of_part.held;
-                of_owner.rank = capacity.rank(of_owner.held.all);
-                of_owner.waiting = of_owner.waiting - waiters + of_part.waiters.len();
-                capacity.taken = capacity.taken - held.all + of_part.held.all;
-                *waiting = *waiting - waiters + of_part.waiters.len();
-                answer
-            })
-        })
-    }
-}
-
-impl Part {
-    /// Those who hold what the part has, and the owner.
-    fn holders(&self, owner: Held, part: Held, is_divided: bool) -> Holders {
-        let part = (*self != Self::Rest).then_some(part);
-        Holders { owner, part, is_divided }
-    }
-}
-
-/// The first waiters of all owners and of their parts, in their order.
-fn first_waiters<O: Sharer>(
-    capacity: &Capacity,
-    owners: &Turns<O, OwnerUse<O>>,
-) -> impl Iterator<Item = (Holder<O>, Holders, Request)> {
-    owners.in_order().flat_map(|(owner, of_owner)| {
-        let is_divided = capacity.divides(owner);
-        of_owner.parts.heads().filter_map(move |(part, of_part)| {
-            let request = of_part.wanted()?;
-            let holders = part.holders(of_owner.held, of_part.held, is_divided);
-            Some((Holder { owner: owner.clone(), part: part.clone() }, holders, request))
-        })
-    })
-}
-
-/// The first one that waits to grow and fits.
-fn first_growth<O: Sharer>(
-    capacity: &Capacity,
-    owners: &Turns<O, OwnerUse<O>>,
-) -> Option<Holder<O>> {
-    let mut growths =
-        first_waiters(capacity, owners).filter(|(_, _, request)| request.grows_since.is_some());
-    let fits = |holders: &Holders, growth| capacity.fit(holders, growth) == PermitFit::Fits;
-    growths.find(|(_, holders, growth)| fits(holders, *growth)).map(|(holder, ..)| holder)
-}
-
-/// Whether an owner may get a permit before waiters that would hold `bytes_max` bytes. Called jobs
-/// may, since the jobs that wait for them hold memory too.
-fn may_pass(holders: &Holders, Request { amount, level, .. }: Request, bytes_max: u64) -> bool {
-    let held = holders.owner.all;
-    level > Level::CLIENT || held.slots == 0 || (held + amount).bytes <= bytes_max
-}
-
-impl<O: Sharer> Waiter<Grant<O>> {
-    fn request(&self) -> Request {
-        let Grant { slots, level, grows_since, .. } = self.grant;
-        Request { amount: PermitAmount { slots, bytes: self.bytes }, level, grows_since }
-    }
-
-    /// Whether it waits for bytes more of a slot that it has.
-    fn grows(&self) -> bool {
-        self.grant.grows_since.is_some()
-    }
-}
-
-impl<O: Sharer> PartUse<O> {
-    /// Adds a waiter: those that grow are before the others, by the ages of their jobs, and then
-    /// come the deepest.
-    fn push(&mut self, waiter: Waiter<Grant<O>>) {
-        let Grant { level, grows_since, .. } = waiter.grant;
-        let at = self.waiters.partition_point(|Waiter { grant, .. }| {
-            match (grant.grows_since, grows_since) {
-                (Some(other), Some(since)) => other <= since,
-                (None, None) => grant.level >= level,
-                (other, _) => other.is_some(),
-            }
-        });
-        self.waiters.insert(at, waiter);
-    }
-
-    /// What its first waiter asks for.
-    fn wanted(&self) -> Option<Request> {
-        self.waiters.front().map(Waiter::request)
-    }
-}
-
-impl<O: Sharer> Member for PartUse<O> {
-    fn urgency(&self) -> u8 {
-        self.wanted().map_or(0, |request| request.level.get())
-    }
-
-    fn rank(&self) -> u128 {
-        self.rank
-    }
-
-    fn first(&self) -> Option<First> {
-        self.waiters.first()
-    }
-
-    fn is_idle(&self) -> bool {
-        self.held.is_nothing() && self.waiters.is_empty()
-    }
-}
-
-impl<O: Sharer> Member for OwnerUse<O> {
-    fn rank(&self) -> u128 {
-        self.rank
-    }
-
-    fn first(&self) -> Option<First> {
-        self.parts.first()
-    }
-
-    fn is_idle(&self) -> bool {
-        self.held.is_nothing() && self.waiting == 0
+        let moved = permits.0.line.lock().try_move(holder, *request, level);
+        *request = moved.unwrap_or(*request);
+        moved.is_some()
     }
 }
 
@@ -698,13 +356,7 @@ struct WaiterPosition<O: Sharer> {
 impl<O: Sharer> Drop for WaiterPosition<O> {
     fn drop(&mut self) {
         let Self { share: PermitShare { permits, holder }, number } = self;
-        let mut state = permits.0.state.lock();
-        let left = state.change(holder, false, |of_part| {
-            let at = of_part.waiters.iter().position(|other| other.number == *number)?;
-            of_part.waiters.remove(at)
-        });
-        state.growing -= usize::from(left.is_some_and(|left| left.grows()));
-        drop(state);
+        permits.0.line.lock().leave(holder, *number);
         // The waiter may have been a large one that held up the others.
         permits.serve();
     }
@@ -713,11 +365,7 @@ impl<O: Sharer> Drop for WaiterPosition<O> {
 impl<O: Sharer> Drop for Permit<O> {
     fn drop(&mut self) {
         let Self { share: PermitShare { permits, holder }, request } = self;
-        let is_wanted = {
-            let mut state = permits.0.state.lock();
-            state.change(holder, false, |of_part| of_part.held = of_part.held - (*request).into());
-            state.waiting > 0
-        };
+        let is_wanted = permits.0.line.lock().give_back(holder, *request);
         if is_wanted {
             permits.serve();
         }

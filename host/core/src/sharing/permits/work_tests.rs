@@ -141,9 +141,9 @@ fn endpoints_without_permits_take_no_memory() {
         drop(share(&permits, "a", &format!("a{n}")));
     }
     let held = share(&permits, "a", "a").acquire().now_or_never();
-    assert_eq!(permits.0.state.lock().owners.members().count(), 1);
+    assert_eq!(permits.0.line.lock().owners.members().count(), 1);
     drop(held);
-    assert!(permits.0.state.lock().owners.members().next().is_none());
+    assert!(permits.0.line.lock().owners.members().next().is_none());
 }
 
 #[test]
@@ -156,11 +156,8 @@ fn an_abandoned_wait_leaves_no_state() {
     }
     drop(held);
     assert!(share.acquire_many(2).now_or_never().is_some());
-    let state = permits.0.state.lock();
-    assert_eq!(
-        (state.capacity.taken.slots, state.waiting, state.owners.members().count()),
-        (0, 0, 0)
-    );
+    let line = permits.0.line.lock();
+    assert_eq!((line.capacity.taken.slots, line.waiting, line.owners.members().count()), (0, 0, 0));
 }
 
 proptest! {
@@ -197,21 +194,21 @@ proptest! {
                 });
                 if waits.len() == before { break }
             }
-            let mut state = permits.0.state.lock();
+            let mut line = permits.0.line.lock();
             let taken: u64 = held.iter().map(|permit| permit.amount().slots).sum();
-            prop_assert_eq!(state.capacity.taken.slots, taken);
+            prop_assert_eq!(line.capacity.taken.slots, taken);
             prop_assert!(taken <= max as u64);
-            prop_assert_eq!(state.waiting, waits.len());
-            for owner in state.owners.members() {
+            prop_assert_eq!(line.waiting, waits.len());
+            for owner in line.owners.members() {
                 let of_parts: Vec<_> = owner.parts.members().map(|part| part.held.all.slots).collect();
                 prop_assert_eq!(owner.held.all.slots, of_parts.iter().sum::<u64>());
                 let max = permits.0.permit_max.slots;
                 prop_assert!(of_parts.iter().all(|held| *held <= max));
             }
-            prop_assert!(state.next().is_none());
+            prop_assert!(line.next().is_none());
         }
         drop((held, waits));
-        let state = permits.0.state.lock();
-        prop_assert_eq!((state.capacity.taken.slots, state.waiting, state.owners.members().count()), (0, 0, 0));
+        let line = permits.0.line.lock();
+        prop_assert_eq!((line.capacity.taken.slots, line.waiting, line.owners.members().count()), (0, 0, 0));
     }
 }

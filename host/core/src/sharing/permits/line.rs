@@ -1,0 +1,398 @@
+//! What owners and their endpoints hold, and the order of those that wait.
+//!
+//! **Promise.** The sums for a part, its owner and all are changed together. The first waiter that
+//! fits is found without passing a waiter that delays it ([`permits`](super) has the order).
+//! **Cost.** That of [`permits`](super): all of it is spent here, under one lock.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+
+use super::Permit;
+use super::capacity::{Capacity, Held, Holders, PermitAmount, PermitFit, Request};
+use super::holds::Holds;
+use super::sharer::Sharer;
+use crate::id::{EndpointId, KeyId};
+use crate::sharing::shares::Level;
+use crate::sharing::turns::{First, Member, Turns, Waiter};
+
+/// All that hold or await permits for one resource.
+pub(super) struct Line<O: Sharer> {
+    pub(super) capacity: Capacity,
+    pub(super) owners: Turns<O, OwnerUse<O>>,
+    /// The last number of a waiter.
+    last_number: u64,
+    /// The number of waiters of all owners.
+    pub(super) waiting: usize,
+    /// Those of them that wait to grow.
+    pub(super) growing: usize,
+    /// How many growths that waited were granted.
+    pub(super) grown: u64,
+    holds: Holds,
+    /// Whether a task examines the waiters again when a hold ends.
+    pub(super) is_watched: bool,
+}
+
+/// What an owner holds and awaits.
+pub(super) struct OwnerUse<O: Sharer> {
+    pub(super) held: Held,
+    rank: u128,
+    waiting: usize,
+    pub(super) parts: Turns<Part, PartUse<O>>,
+}
+
+impl<O: Sharer> Default for OwnerUse<O> {
+    fn default() -> Self {
+        let (held, rank, waiting, parts) = Default::default();
+        Self { held, rank, waiting, parts }
+    }
+}
+
+/// What an endpoint or a key holds and awaits.
+pub(super) struct PartUse<O: Sharer> {
+    pub(super) held: Held,
+    rank: u128,
+    /// Those that grow first, then the deepest.
+    waiters: VecDeque<Waiter<Grant<O>>>,
+}
+
+impl<O: Sharer> Default for PartUse<O> {
+    fn default() -> Self {
+        let (held, rank, waiters) = Default::default();
+        Self { held, rank, waiters }
+    }
+}
+
+/// Hands a waiter its permit for so many slots at this level.
+pub(super) struct Grant<O: Sharer> {
+    slots: u64,
+    level: Level,
+    grows_since: Option<Instant>,
+    pub(super) permit: oneshot::Sender<Permit<O>>,
+}
+
+/// Who takes a permit.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Holder<O> {
+    pub(super) owner: O,
+    pub(super) part: Part,
+}
+
+/// The work of an owner that takes turns with the owner's other work.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Part {
+    Endpoint(EndpointId),
+    Key(KeyId),
+    /// Work that belongs to no endpoint and no key. Only the owner's share bounds it.
+    Rest,
+}
+
+/// The first waiter that can be served.
+enum Next<O> {
+    Of(Holder<O>),
+    /// No waiter can be served. A new request may be served if its owner would then hold at most so
+    /// many bytes, or holds no slot.
+    NoWaiter {
+        bytes_max: u64,
+    },
+    /// No waiter can be served, and no new request: all are behind one for more slots than are
+    /// free.
+    Delayed,
+}
+
+impl<O: Sharer> Line<O> {
+    pub(super) fn new(capacity: Capacity) -> Self {
+        Self {
+            capacity,
+            owners: Turns::default(),
+            last_number: 0,
+            waiting: 0,
+            growing: 0,
+            grown: 0,
+            holds: Holds::default(),
+            is_watched: false,
+        }
+    }
+
+    /// How many of the owner wait.
+    pub(super) fn waiting_of(&self, owner: &O) -> usize {
+        self.owners.get(owner).map_or(0, |of_owner| of_owner.waiting)
+    }
+
+    /// Finds the first waiter that fits, without passing a waiter that delays it.
+    fn look(&mut self) -> Next<O> {
+        let Self { capacity, owners, growing, holds, .. } = self;
+        let mut bytes_max = u64::MAX;
+        if *growing > 0
+            && let Some(holder) = first_growth(capacity, owners)
+        {
+            return Next::Of(holder);
+        }
+        if capacity.is_full() {
+            return Next::NoWaiter { bytes_max };
+        }
+        // Decided when the first waiter without enough bytes is met.
+        let mut may_hold = None;
+        for (owner, of_owner) in owners.in_order() {
+            let is_divided = capacity.divides(owner);
+            for (part, of_part) in of_owner.parts.heads() {
+                let Some(request) = of_part.wanted() else { continue };
+                let holders = part.holders(of_owner.held, of_part.held, is_divided);
+                match capacity.fit(&holders, request) {
+                    PermitFit::Fits if may_pass(&holders, request, bytes_max) => {
+                        return Next::Of(Holder { owner: owner.clone(), part: part.clone() });
+                    }
+                    // An owner that holds some is at its share when too few slots are free.
+                    PermitFit::NoSlot if of_owner.held.all.slots == 0 => return Next::Delayed,
+                    PermitFit::NoSlot => break,
+                    fit if fit.is_bytes()
+                        && request.level == Level::CLIENT
+                        && *may_hold.get_or_insert_with(|| holds.may_hold()) =>
+                    {
+                        bytes_max = bytes_max.min((of_owner.held.all + request.amount).bytes);
+                        break;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Next::NoWaiter { bytes_max }
+    }
+
+    /// What the owner and the part hold.
+    pub(super) fn holders(&self, Holder { owner, part }: &Holder<O>) -> Holders {
+        let of_owner = self.owners.get(owner);
+        let of_part = of_owner.and_then(|of_owner| of_owner.parts.get(part));
+        let of_part = of_part.map_or_else(Held::default, |of_part| of_part.held);
+        let of_owner = of_owner.map_or_else(Held::default, |of_owner| of_owner.held);
+        part.holders(of_owner, of_part, self.capacity.divides(owner))
+    }
+
+    /// Whether a new request may be served at once.
+    fn admits(&mut self, holder: &Holder<O>, request: Request) -> bool {
+        let holders = self.holders(holder);
+        if self.capacity.fit(&holders, request) != PermitFit::Fits {
+            return false;
+        }
+        if self.waiting == 0 {
+            return true;
+        }
+        let Next::NoWaiter { bytes_max } = self.look() else { return false };
+        self.waiting_of(&holder.owner) == 0 && may_pass(&holders, request, bytes_max)
+    }
+
+    /// Takes room for a new request. Returns whether there was some.
+    pub(super) fn try_take(&mut self, holder: &Holder<O>, request: Request) -> bool {
+        let admits = self.admits(holder, request);
+        if admits {
+            self.change(holder, true, |of_part| of_part.held = of_part.held + request.into());
+        }
+        admits
+    }
+
+    /// Adds a waiter, and returns its number.
+    pub(super) fn push(
+        &mut self,
+        holder: &Holder<O>,
+        Request { amount: PermitAmount { slots, bytes }, level, grows_since }: Request,
+        permit: oneshot::Sender<Permit<O>>,
+    ) -> u64 {
+        self.last_number += 1;
+        let number = self.last_number;
+        let waiter = Waiter { number, bytes, grant: Grant { slots, level, grows_since, permit } };
+        self.growing += usize::from(waiter.grows());
+        self.change(holder, false, |of_part| of_part.push(waiter));
+        number
+    }
+
+    /// The next waiter that there is room for; the room is taken.
+    pub(super) fn next(&mut self) -> Option<(Holder<O>, Waiter<Grant<O>>)> {
+        let first = self.owners.first()?;
+        if first.bytes > self.capacity.bytes_free() {
+            // A waiter without enough bytes begins a hold, also without a look at all others.
+            self.holds.may_hold();
+            return None;
+        }
+        let Next::Of(holder) = self.look() else { return None };
+        let waiter = self.change(&holder, true, |of_part| {
+            let waiter = of_part.waiters.pop_front()?;
+            of_part.held = of_part.held + waiter.request().into();
+            Some(waiter)
+        })?;
+        if waiter.grows() {
+            self.growing -= 1;
+            self.grown += 1;
+        }
+        Some((holder, waiter))
+    }
+
+    /// The waiter with this number leaves.
+    pub(super) fn leave(&mut self, holder: &Holder<O>, number: u64) {
+        let left = self.change(holder, false, |of_part| {
+            let at = of_part.waiters.iter().position(|other| other.number == number)?;
+            of_part.waiters.remove(at)
+        });
+        self.growing -= usize::from(left.is_some_and(|left| left.grows()));
+    }
+
+    /// Returns what was taken. Returns whether a waiter may want it.
+    pub(super) fn give_back(&mut self, holder: &Holder<O>, taken: Request) -> bool {
+        self.change(holder, false, |of_part| of_part.held = of_part.held - taken.into());
+        self.waiting > 0
+    }
+
+    /// Uses at another level what was taken, if the slots that are kept for deeper ones are free.
+    pub(super) fn try_move(
+        &mut self,
+        holder: &Holder<O>,
+        taken: Request,
+        level: Level,
+    ) -> Option<Request> {
+        let moved = Request { level, ..taken };
+        if !self.capacity.keeps(level) {
+            return None;
+        }
+        if moved != taken {
+            self.change(holder, false, |of_part| {
+                of_part.held = of_part.held - taken.into() + moved.into();
+            });
+        }
+        Some(moved)
+    }
+
+    /// The first waiters of all owners and of their parts, in their order.
+    pub(super) fn first_waiters(&self) -> impl Iterator<Item = (Holder<O>, Holders, Request)> {
+        first_waiters(&self.capacity, &self.owners)
+    }
+
+    /// Changes what a part holds and awaits, and with it the sums of its owner and of all. The
+    /// change is a turn of the part, and of the owner, if `is_turn`.
+    fn change<T>(
+        &mut self,
+        holder: &Holder<O>,
+        is_turn: bool,
+        change: impl FnOnce(&mut PartUse<O>) -> T,
+    ) -> T {
+        let Self { capacity, owners, waiting, .. } = self;
+        owners.change(&holder.owner, is_turn, |of_owner| {
+            of_owner.parts.change(&holder.part, is_turn, |of_part| {
+                let (held, waiters) = (of_part.held, of_part.waiters.len());
+                let answer = change(of_part);
+                of_part.rank = capacity.rank_of_part(of_part.held.all);
+                of_owner.held = of_owner.held - held + of_part.held;
+                of_owner.rank = capacity.rank(of_owner.held.all);
+                of_owner.waiting = of_owner.waiting - waiters + of_part.waiters.len();
+                capacity.taken = capacity.taken - held.all + of_part.held.all;
+                *waiting = *waiting - waiters + of_part.waiters.len();
+                answer
+            })
+        })
+    }
+}
+
+impl Part {
+    /// Those who hold what the part has, and the owner.
+    fn holders(&self, owner: Held, part: Held, is_divided: bool) -> Holders {
+        let part = (*self != Self::Rest).then_some(part);
+        Holders { owner, part, is_divided }
+    }
+}
+
+/// The first waiters of all owners and of their parts, in their order.
+fn first_waiters<O: Sharer>(
+    capacity: &Capacity,
+    owners: &Turns<O, OwnerUse<O>>,
+) -> impl Iterator<Item = (Holder<O>, Holders, Request)> {
+    owners.in_order().flat_map(|(owner, of_owner)| {
+        let is_divided = capacity.divides(owner);
+        of_owner.parts.heads().filter_map(move |(part, of_part)| {
+            let request = of_part.wanted()?;
+            let holders = part.holders(of_owner.held, of_part.held, is_divided);
+            Some((Holder { owner: owner.clone(), part: part.clone() }, holders, request))
+        })
+    })
+}
+
+/// The first one that waits to grow and fits.
+fn first_growth<O: Sharer>(
+    capacity: &Capacity,
+    owners: &Turns<O, OwnerUse<O>>,
+) -> Option<Holder<O>> {
+    let mut growths =
+        first_waiters(capacity, owners).filter(|(_, _, request)| request.grows_since.is_some());
+    let fits = |holders: &Holders, growth| capacity.fit(holders, growth) == PermitFit::Fits;
+    growths.find(|(_, holders, growth)| fits(holders, *growth)).map(|(holder, ..)| holder)
+}
+
+/// Whether an owner may get a permit before waiters that would hold `bytes_max` bytes. Called jobs
+/// may, since the jobs that wait for them hold memory too.
+fn may_pass(holders: &Holders, Request { amount, level, .. }: Request, bytes_max: u64) -> bool {
+    let held = holders.owner.all;
+    level > Level::CLIENT || held.slots == 0 || (held + amount).bytes <= bytes_max
+}
+
+impl<O: Sharer> Waiter<Grant<O>> {
+    pub(super) fn request(&self) -> Request {
+        let Grant { slots, level, grows_since, .. } = self.grant;
+        Request { amount: PermitAmount { slots, bytes: self.bytes }, level, grows_since }
+    }
+
+    /// Whether it waits for bytes more of a slot that it has.
+    fn grows(&self) -> bool {
+        self.grant.grows_since.is_some()
+    }
+}
+
+impl<O: Sharer> PartUse<O> {
+    /// Adds a waiter: those that grow are before the others, by the ages of their jobs, and then
+    /// come the deepest.
+    fn push(&mut self, waiter: Waiter<Grant<O>>) {
+        let Grant { level, grows_since, .. } = waiter.grant;
+        let at = self.waiters.partition_point(|Waiter { grant, .. }| {
+            match (grant.grows_since, grows_since) {
+                (Some(other), Some(since)) => other <= since,
+                (None, None) => grant.level >= level,
+                (other, _) => other.is_some(),
+            }
+        });
+        self.waiters.insert(at, waiter);
+    }
+
+    /// What its first waiter asks for.
+    fn wanted(&self) -> Option<Request> {
+        self.waiters.front().map(Waiter::request)
+    }
+}
+
+impl<O: Sharer> Member for PartUse<O> {
+    fn urgency(&self) -> u8 {
+        self.wanted().map_or(0, |request| request.level.get())
+    }
+
+    fn rank(&self) -> u128 {
+        self.rank
+    }
+
+    fn first(&self) -> Option<First> {
+        self.waiters.first()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.held.is_nothing() && self.waiters.is_empty()
+    }
+}
+
+impl<O: Sharer> Member for OwnerUse<O> {
+    fn rank(&self) -> u128 {
+        self.rank
+    }
+
+    fn first(&self) -> Option<First> {
+        self.parts.first()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.held.is_nothing() && self.waiting == 0
+    }
+}
