@@ -395,13 +395,14 @@ async fn the_workers_that_an_owner_keeps_are_bounded() {
         let change = vec![CatalogChange::Put(CatalogEntry::Endpoint(endpoint))];
         catalog.change(|_| Ok::<_, StoreError>((change, ()))).await.map_err(|e| e.to_string())
     };
-    keep(&t.catalog, "a", "first", "t", 200).await.unwrap();
-    let refused = keep(&t.catalog, "a", "second", "t", 57).await.unwrap_err();
-    let sentence = "257 workers kept by `workersMin` of all endpoints, and may have 256 \
-                    (`serve --max-running-jobs`)";
+    keep(&t.catalog, "a", "first", "t", 60).await.unwrap();
+    let refused = keep(&t.catalog, "a", "second", "t", 37).await.unwrap_err();
+    let sentence = "97 sandboxes reserved by `workersMin`, of the half of all that owners share, \
+                    and may have 96 (`serve --max-running-jobs`)";
     assert!(refused.contains(sentence), "{refused}");
-    keep(&t.catalog, "a", "second", "t", 56).await.unwrap();
-    keep(&t.catalog, "b", "theirs", "u", 256).await.unwrap();
+    keep(&t.catalog, "a", "second", "t", 36).await.unwrap();
+    keep(&t.catalog, "b", "theirs", "u", 25).await.unwrap_err();
+    keep(&t.catalog, "b", "theirs", "u", 24).await.unwrap();
     // The next start runs fewer jobs: what is stored stays, and may become less.
     let bounds = OwnerBounds { kept_workers_max: 8, ..OwnerBounds::default() };
     let catalog = Fixture::on(rows).await.catalog.with_bounds(bounds);

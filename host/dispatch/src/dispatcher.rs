@@ -238,6 +238,9 @@ impl Workers for Dispatcher {
                 SandboxShortage::OfClients => "the free sandboxes of the host are kept for jobs that handlers call \
                      (--max-running-jobs)"
                     .into(),
+                SandboxShortage::OfReserves => "the free sandboxes of the host are reserved by `workersMin` of other \
+                     endpoints (--max-running-jobs)"
+                    .into(),
                 SandboxShortage::OfOwner => "the endpoint's owner has its share of the host's sandboxes; the rest is \
                                       kept free for other owners (--max-running-jobs, \
                                       --max-sandbox-memory-mib)"

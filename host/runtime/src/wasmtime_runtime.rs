@@ -51,7 +51,7 @@ use crate::files::blocking;
 use crate::sandbox::charge::{Account, Charge};
 use crate::sandbox::deadline::{Halt, Watch};
 use crate::sandbox::growths::Growths;
-use crate::sandbox::peaks::Peaks;
+use crate::sandbox::reserves::Reserve;
 use crate::sandbox::state::{State, Surroundings};
 use crate::swap::SwapWatch;
 use crate::wasmtime_runtime::reserved::{Reserved, ReservedRoom, Taken};
@@ -194,7 +194,7 @@ impl WasmtimeRuntime {
                 settings.tracer,
                 settings.request_refusal,
             ),
-            account: Arc::new(Account { peaks: Peaks::default(), growths }),
+            account: Arc::new(Account::new(growths)),
             idle,
             taken: Taken::default(),
             permits,
@@ -307,6 +307,12 @@ impl WasmtimeRuntime {
         self.account.peaks.estimate(deployment).min(self.permits.bytes_of_owner_max())
     }
 
+    /// What `workersMin` reserves.
+    fn reserve_of(&self, deployment: &Deployment) -> Reserve {
+        let sandboxes = deployment.endpoint.scaling().in_effect().workers_min;
+        Reserve { share: self.share(deployment), sandboxes, bytes: self.estimate(deployment) }
+    }
+
     fn reserved_permit(&self, permit: Permit) -> Reservation {
         Reservation::new(self.taken.permit(&self.idle, permit))
     }
@@ -407,6 +413,7 @@ impl Runtime for WasmtimeRuntime {
         if current.is_none() {
             self.account.peaks.forget(endpoint);
         }
+        self.account.reserves.set(endpoint, current.map(|current| self.reserve_of(current)));
         // The host may have fewer owners or endpoints than before.
         self.permits.serve();
     }

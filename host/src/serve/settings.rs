@@ -23,6 +23,7 @@ use gristmill_core::deploy::egress::HostPattern;
 use gristmill_core::deploy::network::Network;
 use gristmill_core::job::policy::Strictness;
 use gristmill_core::limits::QUEUE_JOBS_MAX;
+use gristmill_core::sharing::permits::reservable;
 use gristmill_edge::{AddressBound, ConnectionLimits, TlsFiles};
 use gristmill_registry::RegistryPattern;
 use serde::Deserialize;
@@ -496,7 +497,7 @@ impl ServeSettings {
             records_max: self.max_owner_records.get(),
             record_bytes_max: self.max_owner_record_mib.mib_as_bytes(),
             component_bytes_max: self.max_owner_component_mib.mib_as_bytes(),
-            kept_workers_max: self.max_running_jobs.get(),
+            kept_workers_max: reservable(self.max_running_jobs.get()),
         }
     }
 

@@ -71,6 +71,32 @@ async fn a_job_that_gets_no_memory_goes_back_to_its_place_and_runs_when_there_is
     assert!(again.iter().all(|cause| *cause == "noMemory"), "{timeline}");
 }
 
+/// The sandboxes of `workersMin` are free for their endpoint, however busy the others are.
+#[tokio::test]
+async fn workers_min_reserves_sandboxes() {
+    let host = TestHost::start_with(&["--max-running-jobs", "8"]);
+    let client = host.client();
+    let kept = host.deploy(&guests::playground(), "kept", json!({ "workersMin": 2 })).await;
+    let mut waiting = vec![];
+    for endpoint in ["a", "b", "c", "d", "e", "f", "g"] {
+        host.deploy(&guests::playground(), endpoint, json!({})).await;
+        waiting.push(client.submit(endpoint, json!({ "op": "sleep_forever" })).await);
+    }
+    let last = reason_of(&client, "g", &waiting[6], "workersMin").await;
+    assert!(last.contains("--max-running-jobs"), "{last}");
+    for _ in 0..2 {
+        let job = client.submit(&kept, json!({ "op": "sleep_forever" })).await;
+        client.until(&kept, &job, "IN_PROGRESS").await;
+    }
+    // Another one takes what is reserved no more.
+    client.patch("/v1/endpoints/kept", &json!({ "workersMin": 0, "workersMax": 2 })).await.ok();
+    client.cancel("a", &waiting[0]).await.ok();
+    client.until("g", &waiting[6], "IN_PROGRESS").await;
+    let too_many = json!({ "workersMin": 5, "workersMax": 5 });
+    let refused = client.patch("/v1/endpoints/a", &too_many).await.refused(400);
+    assert!(refused.contains("5 sandboxes") && refused.contains("may have 4"), "{refused}");
+}
+
 #[tokio::test]
 async fn an_endpoint_beyond_all_memory_says_why() {
     let host = TestHost::start_with(&["--max-sandbox-memory-mib", "300"]);

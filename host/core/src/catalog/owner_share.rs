@@ -21,6 +21,7 @@ use super::component::Component;
 use super::entry::{CatalogChange, EntryRef};
 use crate::id::OwnerId;
 use crate::limits::Bounds;
+use crate::sharing::shares::SharedBound;
 use crate::store_error::OwnerQuota;
 
 /// Most that one owner may have in the catalog. A component counts in full for each of its owners.
@@ -34,8 +35,8 @@ pub struct OwnerBounds {
     pub record_bytes_max: u64,
     /// Bytes of the uploaded components. Compiled files take two to four times as much.
     pub component_bytes_max: u64,
-    /// The sum of `workers_min` of the owner's endpoints: more workers than jobs that the host can
-    /// run are of no use.
+    /// The sum of `workers_min` of all endpoints of the host. Each reserves a sandbox, and the
+    /// owners share them.
     pub kept_workers_max: u64,
 }
 
@@ -55,7 +56,7 @@ impl Default for OwnerBounds {
             records_max: Self::RECORDS.default,
             record_bytes_max: Self::RECORD_MIB.default << 20,
             component_bytes_max: Self::COMPONENT_MIB.default << 20,
-            kept_workers_max: 256,
+            kept_workers_max: 128,
         }
     }
 }
@@ -110,14 +111,33 @@ impl OwnerShares {
         bounds: &OwnerBounds,
     ) -> Result<(), OwnerQuota> {
         for owner in owners {
-            let before = before.of(owner).amounts(bounds);
-            for (amount, before) in self.of(owner).amounts(bounds).into_iter().zip(before) {
+            let before_share = before.of(owner);
+            let amounts = self.of(owner).amounts(bounds).into_iter();
+            for (amount, before) in amounts.zip(before_share.amounts(bounds)) {
                 let Amount { held, max, shift, unit, option } = amount;
                 if held > max && held > before.held {
                     let asked = held.div_ceil(1 << shift);
                     return Err(OwnerQuota::Records { asked, max: max >> shift, unit, option });
                 }
             }
+            if self.of(owner).kept_workers > before_share.kept_workers {
+                self.check_kept_workers(owner, bounds.kept_workers_max)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses more kept workers than the other owners leave to this one.
+    fn check_kept_workers(&self, owner: &OwnerId, all_max: u64) -> Result<(), OwnerQuota> {
+        let asked = self.of(owner).kept_workers;
+        let of_all: u64 = self.0.values().map(|share| share.kept_workers).sum();
+        let bound = SharedBound::now(all_max, self.0.len() > 1);
+        let left = all_max.saturating_sub(of_all - asked);
+        let max = bound.left_to(0, left).unwrap_or_default();
+        let unit = "sandboxes reserved by `workersMin`, of the half of all that owners share";
+        let option = "max-running-jobs";
+        if asked > max {
+            return Err(OwnerQuota::Records { asked, max, unit, option });
         }
         Ok(())
     }
@@ -209,12 +229,10 @@ impl Share {
     }
 
     /// The parts that have bounds.
-    fn amounts(self, bounds: &OwnerBounds) -> [Amount; 6] {
-        let OwnerBounds { records_max, record_bytes_max, component_bytes_max, kept_workers_max } =
-            *bounds;
+    fn amounts(self, bounds: &OwnerBounds) -> [Amount; 5] {
+        let OwnerBounds { records_max, record_bytes_max, component_bytes_max, .. } = *bounds;
         let count = |held, max, unit, option| Amount { held, max, shift: 0, unit, option };
         let bytes = |held, max, unit, option| Amount { held, max, shift: 20, unit, option };
-        let workers = "workers kept by `workersMin` of all endpoints";
         [
             count(self.records, records_max, "records", "max-owner-records"),
             bytes(self.record_bytes, record_bytes_max, "MiB of records", "max-owner-record-mib"),
@@ -226,7 +244,6 @@ impl Share {
                 "MiB of components",
                 "max-owner-component-mib",
             ),
-            count(self.kept_workers, kept_workers_max, workers, "max-running-jobs"),
         ]
     }
 }

@@ -22,7 +22,7 @@ pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
     let deployment = state.attempt.deployment.clone();
     let settles = async {
         tokio::time::sleep(SETTLES_AFTER).await;
-        account.peaks.seen(&deployment, charge.peak());
+        account.seen(&deployment, charge.peak());
         charge.settle();
         std::future::pending::<Infallible>().await
     };
@@ -65,7 +65,7 @@ pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
     let end = attempt_end(ended, state);
     match end {
         AttemptEnd::NoMemory => account.peaks.got_no_memory(&deployment),
-        _ => account.peaks.seen(&deployment, charge.peak()),
+        _ => account.seen(&deployment, charge.peak()),
     }
     AttemptReport { end, usage }
 }

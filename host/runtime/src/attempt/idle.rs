@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::attempt::instance::Instance;
-use gristmill_core::sharing::permits::{Permits, Wanted};
+use gristmill_core::sharing::permits::Permits;
 use gristmill_core::sharing::shares::Level;
 
 /// Interval at which instances whose idle time is over are ended.
@@ -56,16 +56,11 @@ struct State {
 impl State {
     /// Takes the instance that must make room for a waiting worker.
     fn take_for(&mut self, permits: &Permits) -> Option<IdleInstance> {
-        let is_wanted = |waiting: &IdleInstance, wanted: &Wanted| match wanted {
-            Wanted::OfAny => true,
-            Wanted::Of(owner) => waiting.instance.charge().permit().owner() == owner,
-        };
-        let wanted = {
+        let oldest = {
             let idle: Vec<_> =
                 self.waiting.iter().map(|waiting| waiting.instance.charge().permit()).collect();
             permits.wanted(idle.iter().map(|permit| &**permit))?
         };
-        let oldest = self.waiting.iter().position(|waiting| is_wanted(waiting, &wanted))?;
         self.waiting.remove(oldest)
     }
 }

@@ -10,12 +10,14 @@
 
 use std::time::{Duration, Instant};
 
+use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::sharing::permits::Permit;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use crate::sandbox::growths::{Growth, Growths, NoMemory};
 use crate::sandbox::limiter::BASE_BYTES;
 use crate::sandbox::peaks::Peaks;
+use crate::sandbox::reserves::Reserves;
 
 /// How long the estimate is charged. Most handlers have allocated their memory by then.
 pub(crate) const SETTLES_AFTER: Duration = Duration::from_secs(2);
@@ -27,6 +29,23 @@ pub(crate) struct Account {
     pub(crate) peaks: Peaks,
     /// The attempts that wait for memory.
     pub(crate) growths: Growths,
+    /// The sandboxes that endpoints keep.
+    pub(crate) reserves: Reserves,
+}
+
+impl Account {
+    pub(crate) fn new(growths: Growths) -> Self {
+        Self { peaks: Peaks::default(), growths, reserves: Reserves::default() }
+    }
+
+    /// An attempt has been charged so many bytes.
+    pub(crate) fn seen(&self, deployment: &Deployment, bytes: u64) {
+        self.peaks.seen(deployment, bytes);
+        if deployment.endpoint.settings.workers_min > 0 {
+            let estimate = self.peaks.estimate(deployment).min(self.growths.bytes_max());
+            self.reserves.resize(&deployment.endpoint.id, estimate);
+        }
+    }
 }
 
 /// The charge of one instance.

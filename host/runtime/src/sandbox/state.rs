@@ -29,7 +29,6 @@ use crate::sandbox::deadline::{Watch, Watched, watch_epochs};
 use crate::sandbox::growths::Growths;
 use crate::sandbox::limiter::{INSTANCES_MAX, Limiter, MEMORIES_MAX, TABLES_MAX};
 use crate::sandbox::log::{AttemptLog, StdStream};
-use crate::sandbox::peaks::Peaks;
 use crate::sandbox::stdio::LogStream;
 
 /// Most bytes that the host copies out of a handler in one call, in either direction of the
@@ -63,8 +62,8 @@ impl Surroundings {
         let permit = permits.owner_share(&OwnerId::operator()).try_take(0, Level::CLIENT);
         let charge = Charge::new(permit.expect("nobody else takes one"));
         let growths = Growths::new(permits, || {});
-        let account = Account { peaks: Peaks::default(), growths };
-        Self { charge: charge.into(), account: account.into(), network, files: None }
+        let account = Account::new(growths).into();
+        Self { charge: charge.into(), account, network, files: None }
     }
 }
 

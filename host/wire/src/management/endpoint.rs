@@ -51,8 +51,8 @@ settings! {
 
     numbers {
         /// Workers that are kept even when no job waits; at most `workersMax`, which lowers it when
-        /// it is set below. For all endpoints of an owner together at most `serve
-        /// --max-running-jobs`.
+        /// it is set below. Each has a sandbox reserved. All endpoints together reserve at most
+        /// half of `serve --max-running-jobs`, which owners share.
         workers_min: u32, WORKERS_MIN = Bounds { min: 0, default: 0, max: 1_000 };
         /// Most workers at one time, beside those whose jobs wait for called ones; 0: its jobs
         /// wait, as with `paused`, which keeps this number.

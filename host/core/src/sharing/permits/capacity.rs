@@ -15,6 +15,11 @@
 //! eighth of all: so called jobs start although callers hold all other slots, up to a depth of 8
 //! with 64 slots, and of 1 with 8 slots. The shares are parts of the rest.
 //!
+//! An endpoint may have a [`Reserve`] of slots, which nobody else takes. All reserves together have
+//! half of the slots at most. Their bytes are kept from those who have some already; a growth, and
+//! the first slot of an owner or an endpoint, may use them, since a job could wait for ever
+//! otherwise.
+//!
 //! For short work the bound of an endpoint or a key is a quarter of the slots.
 
 use std::array;
@@ -133,14 +138,40 @@ impl Sub for Held {
     }
 }
 
+/// The slots that an endpoint has at any time, also when it uses none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Reserve {
+    pub(super) slots: u64,
+    /// Bytes of each.
+    pub(super) bytes: u64,
+}
+
+impl Reserve {
+    /// The part of it that the endpoint does not use.
+    pub(super) fn unused(&self, held: &Held) -> PermitAmount {
+        let slots = self.slots.saturating_sub(held.all.slots);
+        PermitAmount { slots, bytes: slots.saturating_mul(self.bytes) }
+    }
+}
+
 /// What those hold who ask for more.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Holders {
+    /// With the unused reserves of its other endpoints.
     pub(super) owner: Held,
+    /// The unused reserve of the endpoint.
+    pub(super) unused: PermitAmount,
     /// The endpoint or the key; `None` for work that belongs to none.
     pub(super) part: Option<Held>,
     /// Whether the endpoint has a share.
     pub(super) is_divided: bool,
+}
+
+impl Holders {
+    /// Whether the endpoint has reserved what it asks for.
+    pub(super) fn is_reserved(&self, more: &PermitAmount) -> bool {
+        more.slots > 0 && more.slots <= self.unused.slots
+    }
 }
 
 /// Whether there is room for a permit more.
@@ -152,6 +183,8 @@ pub(super) enum PermitFit {
     NoSlot,
     /// The free slots are for deeper levels.
     Kept,
+    /// The free slots are reserves.
+    Reserved,
     /// Too few bytes are free.
     NoBytes,
     /// The owner has its share of the slots.
@@ -193,6 +226,10 @@ pub(super) struct Capacity {
     parts: Parts,
     /// What all owners hold together.
     pub(super) taken: PermitAmount,
+    /// All reserves together.
+    pub(super) reserved_slots: u64,
+    /// The parts of them that are not used.
+    pub(super) unused: PermitAmount,
 }
 
 /// What a holder would have, and whether it needs no share for that.
@@ -210,7 +247,17 @@ enum AtShare {
 
 impl Capacity {
     pub(super) fn new(slots: SharedBound, bytes: SharedBound, parts: Parts) -> Self {
-        Self { slots, bytes, parts, taken: PermitAmount::default() }
+        let (taken, unused) = Default::default();
+        Self { slots, bytes, parts, taken, reserved_slots: 0, unused }
+    }
+
+    /// The slots of a reserve that are granted of the `asked` ones: no more than half of all slots
+    /// are reserved.
+    pub(super) fn grant_reserve(&mut self, before: u64, asked: u64) -> u64 {
+        let others = self.reserved_slots - before;
+        let granted = asked.min(reservable(self.slots.max()).saturating_sub(others));
+        self.reserved_slots = others + granted;
+        granted
     }
 
     /// The largest permit.
@@ -291,7 +338,7 @@ impl Capacity {
         Request { amount: more, level, grows_since }: Request,
         freed: PermitAmount,
     ) -> PermitFit {
-        let Holders { owner, part, is_divided } = held;
+        let Holders { owner, part, unused, is_divided } = held;
         if let (Parts::OfWork { slots_max }, Some(part)) = (&self.parts, part)
             && part.all.slots.saturating_add(more.slots) > *slots_max
         {
@@ -301,14 +348,20 @@ impl Capacity {
         let Some(free) = self.slots.free(taken.slots, more.slots) else {
             return PermitFit::NoSlot;
         };
-        if grows_since.is_none()
-            && let Some(full) = self.slots_full(held, more.slots, level, free)
-        {
-            return full;
+        let is_reserved = held.is_reserved(&more);
+        let of_others = self.unused - *unused;
+        if grows_since.is_none() && !is_reserved {
+            let Some(free) = free.checked_sub(of_others.slots) else { return PermitFit::Reserved };
+            if let Some(full) = self.slots_full(held, more.slots, level, free) {
+                return full;
+            }
         }
         let Some(free) = self.bytes.free(taken.bytes, more.bytes) else {
             return PermitFit::NoBytes;
         };
+        if is_reserved {
+            return PermitFit::Fits;
+        }
         if more.bytes > self.bytes_of_owner_max() {
             return PermitFit::OwnerBytes;
         }
@@ -321,6 +374,10 @@ impl Capacity {
         of_owner.is_first &=
             owner.all.bytes == 0 || Level::CALLED.leaves_enough(of_owner.held, free);
         let part = part.as_ref().filter(|_| *is_divided).map(bytes);
+        let free = match grows_since {
+            Some(_) => free,
+            None => free.saturating_sub(of_others.bytes),
+        };
         match at_share(&self.bytes, level, of_owner, part, [free; 2]) {
             Some(AtShare::Owner) => PermitFit::OwnerBytes,
             Some(AtShare::Part) => PermitFit::PartBytes,
@@ -331,7 +388,7 @@ impl Capacity {
     /// Why there are too few slots for so many more, of which `free` stay free then.
     fn slots_full(
         &self,
-        Holders { owner, part, is_divided }: &Holders,
+        Holders { owner, part, is_divided, .. }: &Holders,
         more: u64,
         level: Level,
         free: u64,
@@ -352,6 +409,11 @@ impl Capacity {
             AtShare::Part => PermitFit::PartSlots,
         })
     }
+}
+
+/// How many of so many slots may be reserved.
+pub const fn reservable(slots: u64) -> u64 {
+    slots / 2
 }
 
 /// The holder that would have more than its share, when so much is left free for owners, and for

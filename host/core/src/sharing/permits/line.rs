@@ -10,7 +10,7 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 
 use super::Permit;
-use super::capacity::{Capacity, Held, Holders, PermitAmount, PermitFit, Request};
+use super::capacity::{Capacity, Held, Holders, PermitAmount, PermitFit, Request, Reserve};
 use super::holds::Holds;
 use super::sharer::Sharer;
 use crate::id::{EndpointId, KeyId};
@@ -37,6 +37,8 @@ pub(super) struct Line<O: Sharer> {
 /// What an owner holds and awaits.
 pub(super) struct OwnerUse<O: Sharer> {
     pub(super) held: Held,
+    /// The unused reserves of its endpoints.
+    unused: PermitAmount,
     rank: u128,
     waiting: usize,
     pub(super) parts: Turns<Part, PartUse<O>>,
@@ -44,14 +46,15 @@ pub(super) struct OwnerUse<O: Sharer> {
 
 impl<O: Sharer> Default for OwnerUse<O> {
     fn default() -> Self {
-        let (held, rank, waiting, parts) = Default::default();
-        Self { held, rank, waiting, parts }
+        let (held, unused, rank, waiting, parts) = Default::default();
+        Self { held, unused, rank, waiting, parts }
     }
 }
 
 /// What an endpoint or a key holds and awaits.
 pub(super) struct PartUse<O: Sharer> {
     pub(super) held: Held,
+    reserve: Reserve,
     rank: u128,
     /// Those that grow first, then the deepest.
     waiters: VecDeque<Waiter<Grant<O>>>,
@@ -59,8 +62,8 @@ pub(super) struct PartUse<O: Sharer> {
 
 impl<O: Sharer> Default for PartUse<O> {
     fn default() -> Self {
-        let (held, rank, waiters) = Default::default();
-        Self { held, rank, waiters }
+        let (held, reserve, rank, waiters) = Default::default();
+        Self { held, reserve, rank, waiters }
     }
 }
 
@@ -138,7 +141,7 @@ impl<O: Sharer> Line<O> {
             let is_divided = capacity.divides(owner);
             for (part, of_part) in of_owner.parts.heads() {
                 let Some(request) = of_part.wanted() else { continue };
-                let holders = part.holders(of_owner.held, of_part.held, is_divided);
+                let holders = of_owner.holders(part, Some(of_part), is_divided);
                 match capacity.fit(&holders, request) {
                     PermitFit::Fits if may_pass(&holders, request, bytes_max) => {
                         return Next::Of(Holder { owner: owner.clone(), part: part.clone() });
@@ -162,11 +165,11 @@ impl<O: Sharer> Line<O> {
 
     /// What the owner and the part hold.
     pub(super) fn holders(&self, Holder { owner, part }: &Holder<O>) -> Holders {
-        let of_owner = self.owners.get(owner);
-        let of_part = of_owner.and_then(|of_owner| of_owner.parts.get(part));
-        let of_part = of_part.map_or_else(Held::default, |of_part| of_part.held);
-        let of_owner = of_owner.map_or_else(Held::default, |of_owner| of_owner.held);
-        part.holders(of_owner, of_part, self.capacity.divides(owner))
+        let is_divided = self.capacity.divides(owner);
+        match self.owners.get(owner) {
+            Some(of_owner) => of_owner.holders(part, of_owner.parts.get(part), is_divided),
+            None => OwnerUse::<O>::default().holders(part, None, is_divided),
+        }
     }
 
     /// Whether a new request may be served at once.
@@ -175,7 +178,7 @@ impl<O: Sharer> Line<O> {
         if self.capacity.fit(&holders, request) != PermitFit::Fits {
             return false;
         }
-        if self.waiting == 0 {
+        if self.waiting == 0 || holders.is_reserved(&request.amount) {
             return true;
         }
         let Next::NoWaiter { bytes_max } = self.look() else { return false };
@@ -261,6 +264,26 @@ impl<O: Sharer> Line<O> {
         Some(moved)
     }
 
+    /// The endpoint has so many slots at any time, of so many bytes each.
+    pub(super) fn reserve(&mut self, holder: &Holder<O>, Reserve { slots, bytes }: Reserve) {
+        let before = self.part(holder).map_or(0, |of_part| of_part.reserve.slots);
+        let slots = self.capacity.grant_reserve(before, slots);
+        if (before, slots) != (0, 0) {
+            self.change(holder, false, |of_part| of_part.reserve = Reserve { slots, bytes });
+        }
+    }
+
+    /// The slots that the holder has beyond its reserve.
+    pub(super) fn beyond_reserve(&self, holder: &Holder<O>) -> u64 {
+        let beyond =
+            |of_part: &PartUse<O>| of_part.held.all.slots.saturating_sub(of_part.reserve.slots);
+        self.part(holder).map_or(0, beyond)
+    }
+
+    fn part(&self, Holder { owner, part }: &Holder<O>) -> Option<&PartUse<O>> {
+        self.owners.get(owner)?.parts.get(part)
+    }
+
     /// The first waiters of all owners and of their parts, in their order.
     pub(super) fn first_waiters(&self) -> impl Iterator<Item = (Holder<O>, Holders, Request)> {
         first_waiters(&self.capacity, &self.owners)
@@ -278,7 +301,13 @@ impl<O: Sharer> Line<O> {
         owners.change(&holder.owner, is_turn, |of_owner| {
             of_owner.parts.change(&holder.part, is_turn, |of_part| {
                 let (held, waiters) = (of_part.held, of_part.waiters.len());
+                let unused = of_part.unused();
                 let answer = change(of_part);
+                let unused_now = of_part.unused();
+                if unused != unused_now {
+                    of_owner.unused = of_owner.unused - unused + unused_now;
+                    capacity.unused = capacity.unused - unused + unused_now;
+                }
                 of_part.rank = capacity.rank_of_part(of_part.held.all);
                 of_owner.held = of_owner.held - held + of_part.held;
                 of_owner.rank = capacity.rank(of_owner.held.all);
@@ -291,11 +320,15 @@ impl<O: Sharer> Line<O> {
     }
 }
 
-impl Part {
-    /// Those who hold what the part has, and the owner.
-    fn holders(&self, owner: Held, part: Held, is_divided: bool) -> Holders {
-        let part = (*self != Self::Rest).then_some(part);
-        Holders { owner, part, is_divided }
+impl<O: Sharer> OwnerUse<O> {
+    /// What the owner holds, and its part.
+    fn holders(&self, part: &Part, of_part: Option<&PartUse<O>>, is_divided: bool) -> Holders {
+        let unused = of_part.map(PartUse::unused).unwrap_or_default();
+        let of_others = Request::new(self.unused - unused, Level::CLIENT);
+        let owner = self.held + of_others.into();
+        let held = of_part.map(|of_part| of_part.held).unwrap_or_default();
+        let part = (*part != Part::Rest).then_some(held);
+        Holders { owner, unused, part, is_divided }
     }
 }
 
@@ -308,7 +341,7 @@ fn first_waiters<O: Sharer>(
         let is_divided = capacity.divides(owner);
         of_owner.parts.heads().filter_map(move |(part, of_part)| {
             let request = of_part.wanted()?;
-            let holders = part.holders(of_owner.held, of_part.held, is_divided);
+            let holders = of_owner.holders(part, Some(of_part), is_divided);
             Some((Holder { owner: owner.clone(), part: part.clone() }, holders, request))
         })
     })
@@ -329,7 +362,10 @@ fn first_growth<O: Sharer>(
 /// may, since the jobs that wait for them hold memory too.
 fn may_pass(holders: &Holders, Request { amount, level, .. }: Request, bytes_max: u64) -> bool {
     let held = holders.owner.all;
-    level > Level::CLIENT || held.slots == 0 || (held + amount).bytes <= bytes_max
+    holders.is_reserved(&amount)
+        || level > Level::CLIENT
+        || held.slots == 0
+        || (held + amount).bytes <= bytes_max
 }
 
 impl<O: Sharer> Waiter<Grant<O>> {
@@ -359,6 +395,11 @@ impl<O: Sharer> PartUse<O> {
         self.waiters.insert(at, waiter);
     }
 
+    /// The part of its reserve that is not used.
+    fn unused(&self) -> PermitAmount {
+        self.reserve.unused(&self.held)
+    }
+
     /// What its first waiter asks for.
     fn wanted(&self) -> Option<Request> {
         self.waiters.front().map(Waiter::request)
@@ -379,7 +420,7 @@ impl<O: Sharer> Member for PartUse<O> {
     }
 
     fn is_idle(&self) -> bool {
-        self.held.is_nothing() && self.waiters.is_empty()
+        self.held.is_nothing() && self.waiters.is_empty() && self.reserve.slots == 0
     }
 }
 
@@ -393,6 +434,6 @@ impl<O: Sharer> Member for OwnerUse<O> {
     }
 
     fn is_idle(&self) -> bool {
-        self.held.is_nothing() && self.waiting == 0
+        self.held.is_nothing() && self.waiting == 0 && self.unused.slots == 0
     }
 }

@@ -18,6 +18,7 @@
 //!   delays the later endpoints of its owner, and the owners that would then hold more bytes than
 //!   its owner would. It does so for a [quarter](holds) of the time, since the memory that it waits
 //!   for may be in use for days.
+//!   An endpoint may have a [reserve](PermitShare::reserve) of slots.
 //! * [`for_work`](Permits::for_work): for short work. Owners always have shares. An endpoint or a
 //!   key holds at most a quarter, since a slow one must not delay the others of its owner, and the
 //!   one that holds the fewest is next. A request for more slots than are free delays all that come
@@ -57,8 +58,8 @@ use crate::sharing::cores::cores;
 use crate::sharing::shares::{Level, SharedBound};
 use crate::sharing::tenancy::Tenancy;
 
-pub use self::capacity::PermitAmount;
-use self::capacity::{Capacity, Held, Holders, Parts, PermitFit, Request};
+use self::capacity::{Capacity, Held, Holders, Parts, PermitFit, Request, Reserve};
+pub use self::capacity::{PermitAmount, reservable};
 use self::line::{Holder, Line, Part};
 pub use self::sharer::Sharer;
 
@@ -102,15 +103,17 @@ pub enum PermitShortage {
     OfEndpoint,
     /// The rest is kept free for jobs that handlers call.
     OfClients,
+    /// The rest is reserved by other endpoints.
+    OfReserves,
 }
 
-/// The idle permits that waiters need back.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted<O = OwnerId> {
-    /// Permits of any owner.
-    OfAny,
-    /// Permits of this owner, which is at its share.
-    Of(O),
+/// Idle permits, and what those who need a permit would have without them.
+struct IdlePermits<'p, O: Sharer> {
+    /// The place and the holder of each.
+    holders: Vec<(usize, &'p Holder<O>)>,
+    all: Held,
+    of_owners: HashMap<&'p O, Held>,
+    of_parts: HashMap<&'p Holder<O>, Held>,
 }
 
 impl<O: Sharer> Permits<O> {
@@ -221,36 +224,49 @@ impl<O: Sharer> Permits<O> {
         }));
     }
 
-    /// The permits among the idle ones of this kind that a waiter could use.
-    pub fn wanted<'p>(&self, idle: impl Iterator<Item = &'p Permit<O>>) -> Option<Wanted<O>> {
-        let mut all_idle = Held::default();
-        let (mut of_owners, mut of_parts) = (HashMap::new(), HashMap::new());
-        for Permit { share: PermitShare { holder, .. }, request } in idle {
-            let held = Held::from(*request);
-            all_idle = all_idle + held;
-            let of_owner: &mut Held = of_owners.entry(&holder.owner).or_default();
-            *of_owner = *of_owner + held;
-            let of_part: &mut Held = of_parts.entry(holder).or_default();
-            *of_part = *of_part + held;
-        }
+    /// The place of the first of these idle permits with which a waiter is nearer to its own.
+    pub fn wanted<'p>(&self, idle: impl Iterator<Item = &'p Permit<O>> + Clone) -> Option<usize> {
         let line = self.0.line.lock();
-        let capacity = &line.capacity;
+        let all = IdlePermits::of(idle.clone(), &line, false);
+        let spare = IdlePermits::of(idle, &line, true);
         line.first_waiters().find_map(|(holder, holders, request)| {
-            let own = of_owners.get(&holder.owner).copied();
-            let of_part = of_parts.get(&holder).copied().unwrap_or_default();
+            // Nobody else gets the slots of a reserve, and a growth needs none.
+            let idle = if request.grows_since.is_some() { &all } else { &spare };
+            let own = idle.of_owners.get(&holder.owner).copied();
+            let of_part = idle.of_parts.get(&holder).copied().unwrap_or_default();
             let after = Holders {
                 owner: holders.owner - own.unwrap_or_default(),
                 part: holders.part.map(|held| held - of_part),
                 ..holders
             };
-            let then = capacity.fit_after(&after, request, all_idle.all);
-            let is_own = own.is_some() && capacity.fit(&holders, request).is_share();
-            match (then, is_own) {
-                (PermitFit::Fits, true) => Some(Wanted::Of(holder.owner)),
-                (PermitFit::Fits, false) => Some(Wanted::OfAny),
-                _ => None,
+            if line.capacity.fit_after(&after, request, idle.all.all) != PermitFit::Fits {
+                return None;
             }
+            let only_own = own.is_some() && line.capacity.fit(&holders, request).is_share();
+            let helps = |of: &Holder<O>| !only_own || of.owner == holder.owner;
+            idle.holders.iter().find(|(_, of)| helps(of)).map(|(place, _)| *place)
         })
+    }
+}
+
+impl<'p, O: Sharer> IdlePermits<'p, O> {
+    /// Those of the permits that are beyond the reserves of their endpoints, or all.
+    fn of(idle: impl Iterator<Item = &'p Permit<O>>, line: &Line<O>, only_spare: bool) -> Self {
+        let (holders, all, of_owners, of_parts) = Default::default();
+        let mut these = Self { holders, all, of_owners, of_parts };
+        for (place, Permit { share: PermitShare { holder, .. }, request }) in idle.enumerate() {
+            let of_part = these.of_parts.entry(holder).or_default();
+            let held = Held::from(*request);
+            if only_spare && (*of_part + held).all.slots > line.beyond_reserve(holder) {
+                continue;
+            }
+            *of_part = *of_part + held;
+            let of_owner = these.of_owners.entry(&holder.owner).or_default();
+            *of_owner = *of_owner + held;
+            these.all = these.all + held;
+            these.holders.push((place, holder));
+        }
+        these
     }
 }
 
@@ -260,6 +276,20 @@ impl<O: Sharer> PermitShare<O> {
         self.permits.0.line.lock().waiting_of(&self.holder.owner)
     }
 
+    /// Whether the other share is of the same endpoint, key or owner.
+    pub fn is_of(&self, other: &Self) -> bool {
+        self.holder == other.holder
+    }
+
+    /// Reserves so many slots for the endpoint, of so many bytes each, in place of its earlier
+    /// reserve. All reserves together have half of the slots at most; what is beyond it is not
+    /// reserved.
+    pub fn reserve(&self, slots: u64, bytes: u64) {
+        self.permits.0.line.lock().reserve(&self.holder, Reserve { slots, bytes });
+        // Others may use what is reserved no more.
+        self.permits.serve();
+    }
+
     /// The reason for which a client's job waits for a slot with so many bytes.
     pub fn shortage(&self, bytes: u64) -> PermitShortage {
         let request = Request::new(PermitAmount::one(bytes), Level::CLIENT);
@@ -267,6 +297,7 @@ impl<O: Sharer> PermitShare<O> {
         match line.capacity.fit(&line.holders(&self.holder), request) {
             PermitFit::Fits | PermitFit::NoSlot | PermitFit::NoBytes => PermitShortage::OfHost,
             PermitFit::Kept => PermitShortage::OfClients,
+            PermitFit::Reserved => PermitShortage::OfReserves,
             PermitFit::OwnerSlots | PermitFit::OwnerBytes => PermitShortage::OfOwner,
             PermitFit::PartSlots | PermitFit::PartBytes => PermitShortage::OfEndpoint,
         }
@@ -383,6 +414,8 @@ impl<O: Sharer> Debug for Permits<O> {
 mod level_tests;
 #[cfg(test)]
 mod owner_tests;
+#[cfg(test)]
+mod reserve_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
