@@ -332,8 +332,9 @@ impl WasmtimeRuntime {
                 Ok(instance)
             }
             Start::New(loaded, files, permit) => {
+                let is_fixed = attempt.deployment.endpoint.settings.reserve_memory;
                 let surroundings = Surroundings {
-                    charge: Arc::new(Charge::new(permit)),
+                    charge: Arc::new(Charge::new(permit, is_fixed)),
                     account: self.account.clone(),
                     network: self.egress.clone(),
                     files,

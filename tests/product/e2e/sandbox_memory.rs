@@ -71,6 +71,26 @@ async fn a_job_that_gets_no_memory_goes_back_to_its_place_and_runs_when_there_is
     assert!(again.iter().all(|cause| *cause == "noMemory"), "{timeline}");
 }
 
+#[tokio::test]
+async fn jobs_that_reserve_their_memory_keep_it() {
+    let host = TestHost::start_with(&["--max-sandbox-memory-mib", "512"]);
+    let client = host.client();
+    let settings = json!({ "memoryMib": 200, "reserveMemory": true });
+    let careful = host.deploy(&guests::playground(), "careful", settings).await;
+    let mut jobs = vec![];
+    for _ in 0..3 {
+        jobs.push(client.submit(&careful, json!({ "op": "sleep_forever" })).await);
+    }
+    client.until(&careful, &jobs[1], "IN_PROGRESS").await;
+    // Sandboxes of other endpoints are charged only what they have after 2 s.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    reason_of(&client, &careful, &jobs[2], "--max-sandbox-memory-mib").await;
+    let shown =
+        client.patch("/v1/endpoints/careful", &json!({ "reserveMemory": false })).await.ok();
+    assert_eq!(shown["reserveMemory"], false);
+    client.until(&careful, &jobs[2], "IN_PROGRESS").await;
+}
+
 /// The sandboxes of `workersMin` are free for their endpoint, however busy the others are.
 #[tokio::test]
 async fn workers_min_reserves_sandboxes() {

@@ -58,6 +58,10 @@ pub struct EndpointOptions {
     /// repeated. Replaces all hosts of an earlier deploy.
     #[arg(long = "allow-host", value_name = "HOST")]
     allowed_hosts: Vec<HostPattern>,
+    /// Takes all of the memory when an attempt begins, so that it never waits for more or goes back
+    /// to the queue [default: false].
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    reserve_memory: Option<bool>,
     /// Adds the traceparent of the job to the handler's requests and to the webhook [default:
     /// false].
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
@@ -91,6 +95,7 @@ impl EndpointOptions {
             reuse: (self.reuse.is_some() || self.reuse_idle.is_some())
                 .then_some(ReuseInput { max_jobs: self.reuse, max_idle: self.reuse_idle }),
             allowed_hosts: given(self.allowed_hosts),
+            reserve_memory: self.reserve_memory,
             propagate_traces: self.propagate_traces,
             call_endpoints: given(self.call_endpoints),
             network_volume_id: self.volume,

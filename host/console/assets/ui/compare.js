@@ -11,7 +11,7 @@ const tools = (h) => (h?.toolchain ?? []).map((t) => `${t.name} ${t.version}`);
 /** What is only in one of two lists. @param {string[]} a @param {string[]} b */
 const only = (a, b) => a.filter((x) => !b.includes(x));
 /** Settings with one value: their names, and how they are written. @type {[string, string][]} */
-const SINGLE = [['templateId', 'Template'], ['paused', 'Paused'], ...FIELDS.map(([n, label]) => /** @type {[string, string]} */ ([n, label])), ['maxFuel', 'Most fuel'], ['propagateTraces', 'Traces go on'], ['networkVolumeId', 'Network volume']];
+const SINGLE = [['templateId', 'Template'], ['paused', 'Paused'], ...FIELDS.map(([n, label]) => /** @type {[string, string]} */ ([n, label])), ['maxFuel', 'Most fuel'], ['networkVolumeId', 'Network volume']];
 const shown = (label, v) => v === undefined || v === null ? html`<span class="faint">not set</span>` : typeof v === 'boolean' ? v ? 'yes' : 'no' : typeof v !== 'number' ? v : label.endsWith('(ms)') ? duration(v) : num(v);
 const limits = (s) => Object.entries(s.rateLimits ?? {}).map(([op, l]) => `${op}: ${num(l.callsPer10s)} in 10 s${l.concurrent ? `, ${num(l.concurrent)} at once` : ''}${l.callsPerWorker ? `, ${num(l.callsPerWorker)} a worker` : ''}`);
 

@@ -10,11 +10,13 @@ import { duration } from '../lib/format.js';
 import { visible } from '../lib/text.js';
 import { session } from '../lib/session.js';
 
+const FLAG = ['false', 'true'];
 /** @type {[string, string, string, [number, number] | string[], number?][]} name, label, hint, bounds or values, unit in ms */
 export const FIELDS = [
   ['workersMin', 'Workers kept', 'without any job', [0, 1000]], ['workersMax', 'Most workers', '0: its jobs wait', [0, 1000]],
   ['idleTimeout', 'A worker waits (s)', 'for another job, then it ends', [1, 3600]], ['scalerType', 'Start a worker by', '', ['REQUEST_COUNT', 'QUEUE_DELAY']], ['scalerValue', 'Scaler value', 'jobs for each worker, or seconds of waiting', [1, 3600]],
   ['executionTimeoutMs', 'Time limit of a job (ms)', '5,000 to 604,800,000', [5000, 604800000]], ['memoryMib', 'Memory of a job (MiB)', '1 to 4,096', [1, 4096]], ['metering', 'Metering', 'epoch is faster, fuel is exact', ['fuel', 'epoch']],
+  ['reserveMemory', 'Take all memory at once', 'its jobs never wait for more', FLAG], ['propagateTraces', 'Traces go on', 'requests and webhooks carry traceparent and tracestate', FLAG],
   ['reuse.maxJobs', 'Jobs of one instance', '1: a new instance for each job', [1, 1000000]], ['reuse.maxIdle', 'An instance waits (s)', '', [1, 3600]], ['maxWaitingJobs', 'Most waiting jobs', "empty: the host's bound", [0, 10000000]],
   ['retention.completed', 'Keep completed (ms)', 'empty: 30 min for run', [0, 2592000000]], ['retention.failed', 'Keep failed (ms)', '', [0, 2592000000]], ['retention.cancelled', 'Keep cancelled (ms)', '', [0, 2592000000]],
   ['retention.maxJobs', 'Most kept jobs', 'ended ones, the newest; empty: no bound', [0, 100000000]], ['retention.maxMib', 'Most kept MiB', 'of results and inputs of failed jobs; empty: no bound', [0, 16777216]],
@@ -55,7 +57,7 @@ effect(() => { const owner = session.value?.key.owner; if (owner !== whose) draf
 addEventListener('beforeunload', (e) => { if (drafts.size) e.preventDefault(); });
 /** How many settings of an endpoint are changed and not saved. @param {string} id */
 export const unsaved = (id) => drafts.get(id)?.count ?? 0;
-const LABELS = { ...Object.fromEntries(FIELDS.map(([n, label]) => [n, label])), name: 'Name', maxFuel: 'Most fuel', propagateTraces: 'Traces go on', networkVolumeId: 'Network volume', allowedHosts: 'Hosts', callEndpoints: 'Endpoints', env: 'Environment' };
+const LABELS = { ...Object.fromEntries(FIELDS.map(([n, label]) => [n, label])), name: 'Name', maxFuel: 'Most fuel', networkVolumeId: 'Network volume', allowedHosts: 'Hosts', callEndpoints: 'Endpoints', env: 'Environment' };
 
 /**
  * The rate limits of the operations that do not have the host's. `control` and `set` are those of the form.
@@ -79,7 +81,7 @@ function RateLimits({ ops, faults, control, set, add, reset }) {
 
 /** @param {{ endpoint: any, reload: () => Promise<any> }} props */
 export function Settings({ endpoint, reload }) {
-  const first = () => ({ ...Object.fromEntries([...FIELDS.map(([n]) => n), ...OPERATIONS.flatMap(keysOf)].map((n) => [n, String(get(endpoint, n) ?? '')])), name: endpoint.name ?? '', networkVolumeId: endpoint.networkVolumeId ?? '', allowedHosts: (endpoint.allowedHosts ?? []).join('\n'), callEndpoints: (endpoint.callEndpoints ?? []).join('\n'), maxFuel: endpoint.exactFuel ?? '', propagateTraces: String(endpoint.propagateTraces ?? false), env: envText(endpoint.env) });
+  const first = () => ({ ...Object.fromEntries([...FIELDS.map(([n]) => n), ...OPERATIONS.flatMap(keysOf)].map((n) => [n, String(get(endpoint, n) ?? '')])), name: endpoint.name ?? '', networkVolumeId: endpoint.networkVolumeId ?? '', allowedHosts: (endpoint.allowedHosts ?? []).join('\n'), callEndpoints: (endpoint.callEndpoints ?? []).join('\n'), maxFuel: endpoint.exactFuel ?? '', env: envText(endpoint.env) });
   const kept = drafts.get(endpoint.id);
   const [was] = useState(() => kept?.was ?? first());
   const [now, setNow] = useState(() => kept?.now ?? was);
@@ -123,7 +125,7 @@ export function Settings({ endpoint, reload }) {
       if (field && typeof field[3][0] === 'number') v = v === '' ? 0 : Number(v);
       if (n === 'allowedHosts') v = v.split(/\s+/).filter(Boolean);
       if (n === 'callEndpoints') v = words(v);
-      if (n === 'propagateTraces') v = v === 'true';
+      if (field?.[3] === FLAG) v = v === 'true';
       if (n === 'env') v = envOf(v);
       const [outer, inner] = n.split('.');
       if (inner) body[outer] = { ...(outer === 'reuse' ? endpoint.reuse : {}), ...body[outer], [inner]: v }; else body[n] = v;
@@ -151,9 +153,8 @@ export function Settings({ endpoint, reload }) {
   };
   return html`<section class="panel"><div class="body"><form class="form" ref=${form} onSubmit=${(e) => e.preventDefault()}>
     <${Field} label="Name" error=${faults.name}><input ...${control('name')} onInput=${set('name')}/></${Field}>
-    ${FIELDS.map(([n, label, hint, bounds]) => html`<${Field} key=${n} label=${label} error=${faults[n]} hint=${label.endsWith('(ms)') && Number(now[n]) > 0 ? duration(Number(now[n])) : hint}>${typeof bounds[0] === 'string' ? html`<select ...${control(n)} onChange=${set(n)}>${bounds.map((b) => html`<option key=${b} value=${b}>${b}</option>`)}</select>` : html`<input type="number" min=${bounds[0]} max=${bounds[1]} ...${control(n)} onInput=${set(n)}/>`}</${Field}>`)}
+    ${FIELDS.map(([n, label, hint, bounds]) => html`<${Field} key=${n} label=${label} error=${faults[n]} hint=${label.endsWith('(ms)') && Number(now[n]) > 0 ? duration(Number(now[n])) : hint}>${typeof bounds[0] === 'string' ? html`<select ...${control(n)} onChange=${set(n)}>${bounds.map((b) => html`<option key=${b} value=${b}>${bounds === FLAG ? (b === 'true' ? 'yes' : 'no') : b}</option>`)}</select>` : html`<input type="number" min=${bounds[0]} max=${bounds[1]} ...${control(n)} onInput=${set(n)}/>`}</${Field}>`)}
     <${Field} label="Most fuel" hint="instructions of one attempt; empty: no bound but the time limit" error=${faults.maxFuel}><input inputmode="numeric" autocomplete="off" spellcheck=${false} ...${control('maxFuel')} onInput=${set('maxFuel')}/></${Field}>
-    <${Field} label="Traces go on" hint="requests and webhooks carry traceparent and tracestate" error=${faults.propagateTraces}><select ...${control('propagateTraces')} onChange=${set('propagateTraces')}><option value="false">no</option><option value="true">yes</option></select></${Field}>
     <${Field} label="Network volume" error=${faults.networkVolumeId}><select ...${control('networkVolumeId')} onChange=${set('networkVolumeId')}><option value="">none</option>${(volumes.data ?? []).map((v) => html`<option key=${v.id} value=${v.id}>${v.name} (${v.size} GB)</option>`)}</select></${Field}>
     <${Field} wide label="Hosts that its handlers may call" hint="one a line: example.com, *.example.com, example.com:8443" error=${faults.allowedHosts}><textarea rows="3" ...${control('allowedHosts')} onInput=${set('allowedHosts')}></textarea></${Field}>
     <${Field} wide label="Endpoints that its handlers may submit jobs to" hint="one id a line, of the same owner; they need not exist yet" error=${faults.callEndpoints}><textarea rows="3" spellcheck=${false} ...${control('callEndpoints')} onInput=${set('callEndpoints')}></textarea></${Field}>

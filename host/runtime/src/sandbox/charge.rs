@@ -2,7 +2,8 @@
 //!
 //! **Promise.** An instance never has more than it is charged: it asks before it takes more, and
 //! waits where the host has no more. At its start it is charged an [estimate](super::peaks), so
-//! that most instances never wait. [`SETTLES_AFTER`] later it is charged only what it has.
+//! that most instances never wait. [`SETTLES_AFTER`] later it is charged only what it has. With
+//! `reserveMemory` it is charged all that it may have, from its start to its end.
 //!
 //! **Charged** are the sizes of its memories and tables, which it can touch at any time, the host's
 //! copy of its input, and [`BASE_BYTES`] for its stack and its state.
@@ -55,6 +56,8 @@ pub(crate) struct Charge(Mutex<Charged>);
 #[derive(Debug)]
 struct Charged {
     permit: Permit,
+    /// The permit has all that the instance may have, and neither grows nor shrinks.
+    is_fixed: bool,
     /// Bytes that the instance has, or waits for.
     used: u64,
     /// Most of them since its present attempt began.
@@ -64,10 +67,11 @@ struct Charged {
 }
 
 impl Charge {
-    /// The charge of a new instance. The permit has a slot and the estimate.
-    pub(crate) fn new(permit: Permit) -> Self {
+    /// The charge of a new instance. The permit has a slot and the estimate; it is fixed with
+    /// `reserveMemory`.
+    pub(crate) fn new(permit: Permit, is_fixed: bool) -> Self {
         let (used, peak, since) = (BASE_BYTES, BASE_BYTES, Instant::now());
-        Self(Mutex::new(Charged { permit, used, peak, since }))
+        Self(Mutex::new(Charged { permit, is_fixed, used, peak, since }))
     }
 
     /// The slot and the bytes that are charged.
@@ -105,7 +109,7 @@ impl Charge {
             charged.peak = charged.peak.max(charged.used);
             let has = charged.permit.amount().bytes;
             // Most growths end here, without the lock that all sandboxes share.
-            if charged.used <= has {
+            if charged.used <= has || charged.is_fixed {
                 return Ok(());
             }
             // No instance is charged more than one may have, so that every wait can end.
@@ -136,6 +140,8 @@ impl Charge {
     pub(crate) fn settle(&self) {
         let mut charged = self.0.lock();
         let used = charged.used;
-        charged.permit.shrink_to(used);
+        if !charged.is_fixed {
+            charged.permit.shrink_to(used);
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! How much memory the next attempt of an endpoint will need, by its latest ones.
 //!
 //! **Promise.** The estimate is the largest charge of the last two windows of a component's
-//! attempts on its endpoint, and an eighth of `memoryMib` before any has been seen. It only decides
-//! when an attempt is admitted: an attempt that needs more asks for more.
+//! attempts on its endpoint, and an eighth of `memoryMib` before any has been seen; all of it with
+//! `reserveMemory`. It only decides when an attempt is admitted: an attempt that needs more asks
+//! for more.
 //! **Bounds.** One entry of some 100 bytes for each endpoint that has run, until the endpoint is
 //! deleted. **Cost.** One lock and one look into a map at the begin and at the end of an attempt.
 
@@ -43,6 +44,9 @@ impl Peaks {
     /// Bytes that the next attempt of the deployment will probably be charged.
     pub(crate) fn estimate(&self, deployment: &Deployment) -> u64 {
         let most = deployment.endpoint.memory_bytes_max() + BASE_BYTES;
+        if deployment.endpoint.settings.reserve_memory {
+            return most;
+        }
         let known = self.0.lock().get(&deployment.endpoint.id).and_then(|of_endpoint| {
             let is_same = of_endpoint.component == deployment.component;
             is_same.then(|| of_endpoint.now.max(of_endpoint.before))
@@ -126,6 +130,8 @@ mod tests {
         assert_eq!(peaks.estimate(&deployment), 64 * MIB + BASE_BYTES);
         peaks.note(&deployment, 900 * MIB, begun);
         assert_eq!(peaks.estimate(&deployment), 64 * MIB + BASE_BYTES, "never more than the limit");
+        run.endpoint.settings.reserve_memory = true;
+        assert_eq!(peaks.estimate(&run.deployment()), 64 * MIB + BASE_BYTES, "reserved");
         peaks.forget(&deployment.endpoint.id);
         assert_eq!(peaks.estimate(&deployment), 8 * MIB + BASE_BYTES);
         peaks.note(&deployment, MIB, begun);

@@ -60,7 +60,7 @@ impl Surroundings {
     pub(crate) fn alone(network: Arc<Egress>) -> Self {
         let permits = Permits::new(1, u64::MAX, Tenancy::default());
         let permit = permits.owner_share(&OwnerId::operator()).try_take(0, Level::CLIENT);
-        let charge = Charge::new(permit.expect("nobody else takes one"));
+        let charge = Charge::new(permit.expect("nobody else takes one"), false);
         let growths = Growths::new(permits, || {});
         let account = Account::new(growths).into();
         Self { charge: charge.into(), account, network, files: None }

@@ -90,6 +90,10 @@ settings! {
         rate_limits: BTreeMap<String, RateLimit> as RateLimits = BTreeMap::new(), check_rate_limits;
         /// How a handler's computation is metered.
         metering: Metering as Metering = Metering::Fuel;
+        /// Whether an attempt takes all of `memoryMib` when it begins, and keeps it to its end.
+        /// Otherwise it takes what it needs, may wait for more, and goes back to the queue if the
+        /// host has none.
+        reserve_memory: bool = false;
         /// The hosts that its handlers may call. An address, or `!private` at the end, permits
         /// private addresses for the operator's endpoints, and for others only those of `serve
         /// --handler-allow`.
