@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use gristmill_core::logs::Logs;
 use gristmill_core::metrics::endpoint::EndpointMetrics;
 use gristmill_core::metrics::instruments::DurationTotals;
-use gristmill_core::runtime::{RunnerHost, Runtime, RuntimeLoad};
+use gristmill_core::runtime::{RunnerHost, Runtime, RuntimeLoad, SandboxMemory};
 use gristmill_core::store::{StoreError, StoreStats};
 
 use crate::deployed::Deployed;
@@ -30,6 +30,8 @@ pub struct HostCounters {
     pub lost_log_lines: u64,
     /// Sandboxes, and workers that wait for one.
     pub load: RuntimeLoad,
+    /// The memory of this host's sandboxes.
+    pub memory: SandboxMemory,
     /// Times of the compiles of components that succeeded.
     pub compiles: DurationTotals,
     /// Hosts that run jobs, this one included.
@@ -58,6 +60,7 @@ impl Host {
             store: self.deployed.store.stats(),
             lost_log_lines: self.logs.lost_lines(),
             load: self.runtime.load(),
+            memory: self.runtime.memory(),
             compiles: self.runtime.compiles(),
             hosts: 1 + self.runtime.runners().len() as u64,
             endpoints: self.deployed.view().deployments.len() as u64,

@@ -63,6 +63,11 @@ pub trait Runtime: Send + Sync + std::fmt::Debug {
     /// Sandboxes that run now, and workers that wait for one.
     fn load(&self) -> RuntimeLoad;
 
+    /// The memory of its sandboxes.
+    fn memory(&self) -> SandboxMemory {
+        SandboxMemory::default()
+    }
+
     /// The other hosts that run jobs for it.
     fn runners(&self) -> Vec<RunnerHost> {
         Vec::new()
@@ -131,6 +136,21 @@ pub struct RuntimeLoad {
     pub idle: u64,
     /// Workers that wait for a sandbox because the host runs its maximum.
     pub waiting: u64,
+}
+
+/// The memory of all sandboxes of this host, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SandboxMemory {
+    /// Most that they may have together.
+    pub max: u64,
+    /// What they are charged.
+    pub charged: u64,
+    /// What ended sandboxes have left in memory, for the next ones.
+    pub kept: u64,
+    /// The part of `max` that no sandbox gets now, since the machine is short of memory.
+    pub withheld: u64,
+    /// Sandboxes that wait for more memory.
+    pub growing: u64,
 }
 
 /// Another host that runs attempts for this one.

@@ -365,6 +365,16 @@ impl Engines {
         self.current.lock().fuel.as_ref().map_or(Pool::OnDemand, |built| built.pool)
     }
 
+    /// Bytes that ended instances have left in memory, for the next ones.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        let Current { fuel, epoch, .. } = &*self.current.lock();
+        let kept = |engine: &Arc<RunEngine>| {
+            let metrics = engine.engine.pooling_allocator_metrics()?;
+            Some(metrics.unused_memory_bytes_resident() + metrics.unused_table_bytes_resident())
+        };
+        [fuel, epoch].into_iter().flatten().filter_map(kept).sum::<usize>() as u64
+    }
+
     /// Builds an engine.
     ///
     /// # Errors

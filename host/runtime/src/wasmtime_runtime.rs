@@ -23,7 +23,8 @@ use gristmill_core::id::{EndpointId, JobId, OwnerId, VolumeId};
 use gristmill_core::metrics::instruments::DurationTotals;
 use gristmill_core::runtime::{
     AddComponentError, AddedComponent, Attempt, AttemptReport, AttemptSink, CannotRun, Components,
-    Reservation, Runtime, RuntimeLoad, SandboxShortage, StageError, Staged, VolumeDirectories,
+    Reservation, Runtime, RuntimeLoad, SandboxMemory, SandboxShortage, StageError, Staged,
+    VolumeDirectories,
 };
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::sharing::shares::Level;
@@ -48,6 +49,7 @@ use crate::disk::{Disks, Files, Wiping};
 use crate::egress::{Egress, RequestRefusal, not_allowed};
 use crate::engine::{Engines, Pool};
 use crate::files::blocking;
+use crate::sandbox::backstop;
 use crate::sandbox::charge::{Account, Charge};
 use crate::sandbox::deadline::{Halt, Watch};
 use crate::sandbox::growths::Growths;
@@ -70,6 +72,9 @@ pub struct RuntimeSettings {
     /// Most memory of all sandboxes together, in bytes. A job reserves as much as its endpoint
     /// allows, and waits until that is free; a deployment that allows more than this is refused.
     pub memory_bytes_max: u64,
+    /// The memory that this process can have, in bytes, if it is known: sandboxes get less while it
+    /// is short.
+    pub available_bytes: Option<u64>,
     /// The allocation of their memory, if its address space can be reserved.
     pub pool: Pool,
     /// The runtime for attempts that have computed for more than some milliseconds; without it they
@@ -108,6 +113,7 @@ impl RuntimeSettings {
             compiler,
             running_jobs_max: 256,
             memory_bytes_max: u64::MAX,
+            available_bytes: None,
             pool,
             low_priority_threads: None,
             addresses: AddressPolicy::default(),
@@ -180,8 +186,13 @@ impl WasmtimeRuntime {
         let idle = Idle::new(permits.clone());
         let growths = Growths::new(permits.clone(), idle.room_maker());
         let artifacts = Artifacts::open(data_dir, engines, compiler, records, depot, disk);
+        let artifacts = Arc::new(artifacts.map_err(engine_error)?);
+        if let (Ok(runtime), Some(available)) = (Handle::try_current(), settings.available_bytes) {
+            let watched = Arc::downgrade(&artifacts);
+            drop(runtime.spawn(backstop::watch(permits.clone(), watched, available)));
+        }
         Ok(Self {
-            artifacts: artifacts.map_err(engine_error)?.into(),
+            artifacts,
             disks: Arc::new(Disks::open(
                 &settings.data_dir,
                 settings.disk_space.clone(),
@@ -434,6 +445,10 @@ impl Runtime for WasmtimeRuntime {
             idle: idle as u64,
             waiting: self.permits.waiting() as u64,
         }
+    }
+
+    fn memory(&self) -> SandboxMemory {
+        backstop::memory(&self.permits, &self.artifacts)
     }
 
     async fn perform(

@@ -41,7 +41,7 @@ impl JobsInMemory {
 /// quarter is for jobs, a sixteenth for webhooks, and the rest for the host itself, whose caches
 /// and buffers have separate bounds. Never less than the default of one endpoint.
 pub(super) fn default_budget() -> u64 {
-    budget_of(available(Path::new("/")))
+    budget_of(available_here())
 }
 
 fn budget_of(available: Option<u64>) -> u64 {
@@ -54,31 +54,36 @@ fn budget_of(available: Option<u64>) -> u64 {
 /// Most waiting jobs of the host: those for which an eighth of the available memory has room, which
 /// is 5,300,000 on a machine of 8 GiB.
 pub(super) fn waiting_jobs_max() -> usize {
-    WAITING_JOBS.within(available(Path::new("/")))
+    WAITING_JOBS.within(available_here())
 }
 
 /// Most jobs of the host in memory, in any status: those for which a quarter of the available
 /// memory has room when all of them have ended, which is 4,400,000 on a machine of 8 GiB.
 pub(super) fn jobs_max() -> usize {
-    JOBS.within(available(Path::new("/")))
+    JOBS.within(available_here())
 }
 
 /// Most bytes of memory for webhooks: a sixteenth of the available memory, and at least 16 MiB; 512
 /// MiB when the memory is unknown.
 pub(super) fn webhook_bytes_max() -> u64 {
-    available(Path::new("/")).map_or(512 << 20, |bytes| (bytes / 16).max(16 << 20))
+    available_here().map_or(512 << 20, |bytes| (bytes / 16).max(16 << 20))
 }
 
 /// Most bytes that callers without a valid key make the host keep: a sixty-fourth of the available
 /// memory, at least 8 MiB and at most 256 MiB, which is also the bound when the memory is unknown.
 pub(super) fn unauthenticated_bytes_max() -> usize {
-    unauthenticated_part(available(Path::new("/")))
+    unauthenticated_part(available_here())
 }
 
 fn unauthenticated_part(available: Option<u64>) -> usize {
     let most = 256 << 20;
     let bytes = available.map_or(most, |bytes| (bytes / 64).clamp(8 << 20, most));
     usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// Bytes that this process can have, if that is known.
+pub(super) fn available_here() -> Option<u64> {
+    available(Path::new("/"))
 }
 
 /// Bytes that this process can have, with the file system's root at `root`.

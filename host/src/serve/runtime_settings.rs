@@ -22,6 +22,7 @@ pub(super) fn of(process: &Process<'_>) -> anyhow::Result<RuntimeSettings> {
     Ok(RuntimeSettings {
         running_jobs_max: settings.max_running_jobs.as_u32(),
         memory_bytes_max: memory_bytes_max(settings),
+        available_bytes: memory::available_here(),
         low_priority_threads: Some(guests.low_priority.handle().clone()),
         private_hosts: settings.handler_allow.clone(),
         explains_traps: is_watched,

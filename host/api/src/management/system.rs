@@ -2,7 +2,7 @@
 
 use axum::Json;
 use gristmill_core::time::Timestamp;
-use gristmill_wire::management::{Disk, Sandboxes, System, Webhooks};
+use gristmill_wire::management::{Disk, SandboxBytes, Sandboxes, System, Webhooks};
 
 use crate::answer::error::ApiError;
 use crate::answer::wire_time::rfc3339;
@@ -32,7 +32,14 @@ pub(crate) async fn get(
             running: counters.load.running,
             idle: counters.load.idle,
             waiting: counters.load.waiting,
+            growing: counters.memory.growing,
             max: facts.sandboxes_max + elsewhere,
+            memory: SandboxBytes {
+                max_bytes: counters.memory.max,
+                charged_bytes: counters.memory.charged,
+                kept_bytes: counters.memory.kept,
+                withheld_bytes: counters.memory.withheld,
+            },
         },
         disk: Disk {
             free_bytes: state.disk_space.free_bytes(),

@@ -28,6 +28,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use gristmill_control::HostCounters;
 use gristmill_core::metrics::instruments::DurationTotals;
+use gristmill_core::runtime::SandboxMemory;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::trace::SpanCounts;
 use gristmill_edge::CertificateExpiry;
@@ -120,8 +121,9 @@ fn in_open_metrics(text: String) -> Response {
 /// The values of the machine with the present values of the whole host. The encoder adds the
 /// ending `_total` to the name of a counter.
 fn registry(mut registry: Registry, counters: &HostCounters, waiting_calls: u64) -> Registry {
-    let HostCounters { store, lost_log_lines, load, endpoints, hosts, backed_up_at_ms, .. } =
-        counters;
+    let HostCounters {
+        store, lost_log_lines, load, memory, endpoints, hosts, backed_up_at_ms, ..
+    } = counters;
     let mut counter = |name, help, value: u64| {
         registry.register(name, help, ConstCounter::new(value));
     };
@@ -154,6 +156,20 @@ fn registry(mut registry: Registry, counters: &HostCounters, waiting_calls: u64)
     gauge("sandboxes_running", "Sandboxes that run a job", load.running);
     gauge("sandboxes_idle", "Idle instances that wait for their next job", load.idle);
     gauge("sandboxes_waiting", "Workers that wait for a sandbox", load.waiting);
+    let SandboxMemory { max, charged, kept, withheld, growing } = *memory;
+    gauge("sandboxes_growing", "Sandboxes that wait for more memory", growing);
+    gauge("sandbox_memory_max_bytes", "Most memory of all sandboxes of this host", max);
+    gauge("sandbox_memory_charged_bytes", "Memory that they are charged", charged);
+    gauge(
+        "sandbox_memory_kept_bytes",
+        "Memory that ended sandboxes have left for the next ones",
+        kept,
+    );
+    gauge(
+        "sandbox_memory_withheld_bytes",
+        "Memory that no sandbox gets, since the machine is short of it",
+        withheld,
+    );
     registry
 }
 

@@ -1,6 +1,6 @@
 //! The text of the host's own metrics: names, types and values.
 
-use gristmill_core::runtime::RuntimeLoad;
+use gristmill_core::runtime::{RuntimeLoad, SandboxMemory};
 use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::store::StoreStats;
 
@@ -22,6 +22,7 @@ fn each_metric_has_its_name_its_type_and_its_value() {
         store,
         lost_log_lines: 2,
         load,
+        memory: SandboxMemory { max: 12, charged: 13, kept: 14, withheld: 15, growing: 8 },
         hosts: 3,
         endpoints: 4,
         compiles: DurationTotals::default(),
@@ -66,6 +67,11 @@ fn each_metric_has_its_name_its_type_and_its_value() {
         "gristmill_sandboxes_running",
         "gristmill_sandboxes_idle",
         "gristmill_sandboxes_waiting",
+        "gristmill_sandboxes_growing",
+        "gristmill_sandbox_memory_max_bytes",
+        "gristmill_sandbox_memory_charged_bytes",
+        "gristmill_sandbox_memory_kept_bytes",
+        "gristmill_sandbox_memory_withheld_bytes",
     ];
     assert_eq!(names, all);
     assert_eq!(samples[0], "gristmill_active 1");
@@ -79,7 +85,12 @@ fn each_metric_has_its_name_its_type_and_its_value() {
             "gristmill_hosts 3",
             "gristmill_sandboxes_running 5",
             "gristmill_sandboxes_idle 6",
-            "gristmill_sandboxes_waiting 7"
+            "gristmill_sandboxes_waiting 7",
+            "gristmill_sandboxes_growing 8",
+            "gristmill_sandbox_memory_max_bytes 12",
+            "gristmill_sandbox_memory_charged_bytes 13",
+            "gristmill_sandbox_memory_kept_bytes 14",
+            "gristmill_sandbox_memory_withheld_bytes 15"
         ]
     );
     assert!(text.ends_with("# EOF\n"), "{text}");

@@ -11,7 +11,7 @@ use gristmill_core::id::EndpointId;
 use gristmill_core::metrics::instruments::DurationTotals;
 use gristmill_core::runtime::{
     Attempt, AttemptReport, AttemptSink, CannotRun, Reservation, RunnerHost, Runtime, RuntimeLoad,
-    SandboxShortage,
+    SandboxMemory, SandboxShortage,
 };
 use gristmill_core::sharing::cores::cores;
 use gristmill_core::sharing::shares::Level;
@@ -97,6 +97,10 @@ impl Runtime for ClusterRuntime {
 
     fn shortage(&self, deployment: &Deployment) -> SandboxShortage {
         self.local.shortage(deployment)
+    }
+
+    fn memory(&self) -> SandboxMemory {
+        self.local.memory()
     }
 
     fn load(&self) -> RuntimeLoad {

@@ -43,7 +43,7 @@ pub use secrets::RotatedSecrets;
 pub use series::{
     EndpointSeries, SeriesList, SeriesPoint, SeriesQuantiles, SeriesWorkers, ShortSeries,
 };
-pub use system::{Disk, Sandboxes, System, Webhooks};
+pub use system::{Disk, SandboxBytes, Sandboxes, System, Webhooks};
 pub use template::{Template, TemplateCategory, TemplateInput};
 pub use volume::{NetworkVolume, NetworkVolumeInput, NewNetworkVolume, VolumeFile, VolumeFileType};
 

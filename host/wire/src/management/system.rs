@@ -52,8 +52,27 @@ pub struct Sandboxes {
     pub idle: u64,
     /// Workers that wait for a sandbox, since there is no room for one more.
     pub waiting: u64,
+    /// Those that wait for more memory.
+    pub growing: u64,
     /// Most sandboxes at one time.
     pub max: u64,
+    /// Their memory on the host that answers.
+    pub memory: SandboxBytes,
+}
+
+/// The memory of all sandboxes of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxBytes {
+    /// Most bytes of all of them.
+    pub max_bytes: u64,
+    /// What they are charged: their memories, their inputs, and a part for each.
+    pub charged_bytes: u64,
+    /// What ended sandboxes have left in memory, for the next ones.
+    pub kept_bytes: u64,
+    /// The part of `maxBytes` that no sandbox gets now, since the machine is short of memory.
+    pub withheld_bytes: u64,
 }
 
 /// The file system of the data directory.

@@ -226,6 +226,8 @@ pub(super) struct Capacity {
     parts: Parts,
     /// What all owners hold together.
     pub(super) taken: PermitAmount,
+    /// Bytes that nobody gets.
+    pub(super) withheld: u64,
     /// All reserves together.
     pub(super) reserved_slots: u64,
     /// The parts of them that are not used.
@@ -248,7 +250,7 @@ enum AtShare {
 impl Capacity {
     pub(super) fn new(slots: SharedBound, bytes: SharedBound, parts: Parts) -> Self {
         let (taken, unused) = Default::default();
-        Self { slots, bytes, parts, taken, reserved_slots: 0, unused }
+        Self { slots, bytes, parts, taken, withheld: 0, reserved_slots: 0, unused }
     }
 
     /// The slots of a reserve that are granted of the `asked` ones: no more than half of all slots
@@ -292,7 +294,7 @@ impl Capacity {
 
     /// Bytes that are not taken.
     pub(super) fn bytes_free(&self) -> u64 {
-        self.bytes.max().saturating_sub(self.taken.bytes)
+        self.bytes.max().saturating_sub(self.taken.bytes.saturating_add(self.withheld))
     }
 
     /// Most bytes that one owner may hold now, when no other owner holds any.
@@ -356,7 +358,8 @@ impl Capacity {
                 return full;
             }
         }
-        let Some(free) = self.bytes.free(taken.bytes, more.bytes) else {
+        let taken_bytes = taken.bytes.saturating_add(self.withheld);
+        let Some(free) = self.bytes.free(taken_bytes, more.bytes) else {
             return PermitFit::NoBytes;
         };
         if is_reserved {

@@ -54,6 +54,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::id::{EndpointId, KeyId, OwnerId};
+use crate::runtime::SandboxMemory;
 use crate::sharing::cores::cores;
 use crate::sharing::shares::{Level, SharedBound};
 use crate::sharing::tenancy::Tenancy;
@@ -175,6 +176,22 @@ impl<O: Sharer> Permits<O> {
     /// Most bytes of one permit: all of them, or three quarters while owners have shares.
     pub fn bytes_of_owner_max(&self) -> u64 {
         self.0.line.lock().capacity.bytes_of_owner_max()
+    }
+
+    /// The bytes of all slots.
+    pub fn memory(&self) -> SandboxMemory {
+        let line = self.0.line.lock();
+        let Capacity { taken, withheld, .. } = line.capacity;
+        let (max, growing) = (self.bytes_max(), line.growing as u64);
+        SandboxMemory { max, charged: taken.bytes, kept: 0, withheld, growing }
+    }
+
+    /// Grants nothing of so many bytes from now on, which are missing elsewhere.
+    pub fn withhold(&self, bytes: u64) {
+        let before = std::mem::replace(&mut self.0.line.lock().capacity.withheld, bytes);
+        if bytes < before {
+            self.serve();
+        }
     }
 
     /// How many slots are taken.
