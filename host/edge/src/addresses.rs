@@ -355,12 +355,12 @@ impl Account {
         Ok(charge)
     }
 
-    /// A call has had a valid key: the connection counts no more.
-    pub(crate) fn show_key(&self) {
-        self.turn.show_key();
+    /// A call whose head has so many bytes has had a valid key: the connection counts no more.
+    pub(crate) fn show_key(&self, head_bytes: usize) {
         if self.has_key() {
-            return;
+            return self.turn.earn(head_bytes);
         }
+        self.turn.show_key();
         let mut held = self.addresses.held.lock();
         // One that was to be closed meanwhile stays open, and counts for nothing any more.
         held.forget_closed(self.number);

@@ -87,12 +87,9 @@ impl<A: Answerer> Server<A> {
         let service = service_fn(|request: Request<_>| {
             let mut call = Call::begin(&activity, request.version());
             let uri = request.uri().clone();
-            let head_bytes = match &account {
-                Some(account) if !account.has_key() => head_bytes(request.headers()),
-                Some(_) | None => 0,
-            };
+            let head_bytes = head_bytes(request.headers());
             let has_too_many_fields = request.headers().len() > FIELDS_MAX;
-            let (request, unread) = RequestBody::watch(request, &unread, &client);
+            let (request, unread) = RequestBody::watch(request, &unread, &client, account.as_ref());
             let is_multiplexed = request.version() == Version::HTTP_2;
             let connection_auth = connection_auth.clone();
             let origin = Arc::new(CallOrigin::new(peer, connection_auth.clone()));

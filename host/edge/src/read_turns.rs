@@ -11,8 +11,9 @@
 //! **Bounds.** [`TURNS`] at one time of [`TURN_BYTES`]: 20 calls, 0.3 ms. While a connection
 //! begins, up to [`FIRST_CALLS`] and [`FIRST_BYTES`], it has one of [`FIRST_TURNS`] of
 //! [`FIRST_TURN_BYTES`]. One address has three quarters of the turns at most.
-//! A call with a valid key frees its connection from turns until it ends, and for
-//! [`FREE_BYTES`] more: frames that are no call cost a thread as much, and a key may be revoked.
+//! A valid key frees its connection from turns for [`FREE_BYTES`]. It earns more, up to as many, by
+//! what the host has asked for: calls with a valid key, bodies that are read, and answers that are
+//! taken. Frames that are none of these cost a thread as much as calls, so they earn nothing.
 //! **Cost.** Some locks for each turn, and none while the connection is free.
 
 use std::net::IpAddr;
@@ -43,8 +44,13 @@ pub(crate) const FIRST_TURN_BYTES: usize = 64;
 /// Calls up to which a connection begins.
 const FIRST_CALLS: u64 = 2;
 
-/// Bytes that are read without a turn after a call with a valid key: more than the largest head.
-pub(crate) const FREE_BYTES: usize = 128 << 10;
+/// Most bytes that are read without a turn, and what a connection has when it shows a valid key
+/// first. A thread needs 0.4 ms for as many frames that are no call.
+pub(crate) const FREE_BYTES: usize = 64 << 10;
+
+/// A byte earns for so many bytes that the client takes: it sends 26 bytes for each 16 KiB of them,
+/// so that the host sends more.
+pub(crate) const TAKEN_PER_BYTE: usize = 64;
 
 /// The turns of all connections.
 #[derive(Debug)]
@@ -105,11 +111,28 @@ impl ReadTurn {
         self.free_bytes.load(Ordering::Relaxed) == 0
     }
 
-    /// A call has had a valid key.
+    /// The connection has shown a valid key for the first time.
     pub(crate) fn show_key(&self) {
-        if self.free_bytes.swap(FREE_BYTES, Ordering::Relaxed) == 0 {
+        self.earn(FREE_BYTES);
+    }
+
+    /// The client has taken so many bytes.
+    pub(crate) fn earn_by_answer(&self, bytes: usize) {
+        self.earn(bytes / TAKEN_PER_BYTE);
+    }
+
+    /// So many bytes more may be read without a turn.
+    pub(crate) fn earn(&self, bytes: usize) {
+        if self.change_free(|free| free.saturating_add(bytes).min(FREE_BYTES)) == 0 && bytes > 0 {
             self.leave();
         }
+    }
+
+    /// Returns how many bytes may have been read without a turn before.
+    fn change_free(&self, change: impl Fn(usize) -> usize) -> usize {
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        let changed = self.free_bytes.fetch_update(set, fetch, |free| Some(change(free)));
+        changed.unwrap_or_else(|free| free)
     }
 
     /// Leaves the turn and the place among those that wait, for others. A connection that waits is
@@ -125,10 +148,11 @@ impl ReadTurn {
         }
     }
 
-    /// So many bytes were read without a turn, and without a call in progress.
-    pub(crate) fn read_freely(&self, bytes: usize) {
-        let left = self.free_bytes.load(Ordering::Relaxed).saturating_sub(bytes);
-        self.free_bytes.store(left, Ordering::Relaxed);
+    /// So many bytes were read.
+    pub(crate) fn spend(&self, bytes: usize) {
+        if !self.is_needed() {
+            self.change_free(|free| free.saturating_sub(bytes));
+        }
     }
 
     /// Waits for the turn of a connection that has begun so many calls. Returns the most bytes to

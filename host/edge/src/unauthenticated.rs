@@ -37,10 +37,13 @@ pub(super) async fn counted<B: Body>(
     head_bytes: usize,
 ) -> Result<(Response<B>, Option<Charge>), NoRoom> {
     let mut charge: Option<Charge> = None;
+    let mut is_known = false;
     let answer = poll_fn(|context| {
         let answer = answering.as_mut().poll(context);
         if origin.has_key() {
-            account.show_key();
+            if !std::mem::replace(&mut is_known, true) {
+                account.show_key(head_bytes);
+            }
             if let Some(charge) = charge.take() {
                 charge.cancel();
             }

@@ -40,6 +40,16 @@ impl<IO> Watched<IO> {
     }
 }
 
+impl<IO> Watched<IO> {
+    fn earn(&self, written: &Poll<io::Result<usize>>) {
+        if let (Poll::Ready(Ok(bytes)), Some(account)) = (written, &self.account)
+            && account.has_key()
+        {
+            account.turn().earn_by_answer(*bytes);
+        }
+    }
+}
+
 impl<IO: AsyncRead + Unpin> Watched<IO> {
     /// Reads what fits, or a turn's bytes.
     fn poll_stream(
@@ -93,12 +103,10 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
                 let came = into.filled().get(before..).unwrap_or_default();
                 let mut activity = self.activity.lock();
                 activity.came(came);
-                if let Some(account) = &self.account
-                    && activity.calls == 0
-                {
-                    account.turn().read_freely(came.len());
-                }
                 drop(activity);
+                if let Some(account) = &self.account {
+                    account.turn().spend(came.len());
+                }
                 self.client.bytes_came();
             }
             Poll::Ready(Ok(())) if into.remaining() > 0 => {
@@ -122,7 +130,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<IO> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.earn(&written);
+        written
     }
 
     fn poll_write_vectored(
@@ -130,7 +140,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<IO> {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.earn(&written);
+        written
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -162,10 +174,15 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Wake, Waker};
 
+    use hyper::Version;
+
     use super::*;
+    use crate::activity::Call;
     use crate::addresses::{AddressBound, Addresses, AllBound};
     use crate::call_origin::PeerAddress;
-    use crate::read_turns::{FIRST_BYTES, FIRST_TURN_BYTES, FREE_BYTES, TURN_BYTES};
+    use crate::read_turns::{
+        FIRST_BYTES, FIRST_TURN_BYTES, FREE_BYTES, TAKEN_PER_BYTE, TURN_BYTES,
+    };
 
     #[derive(Default)]
     struct Wakes(AtomicUsize);
@@ -177,13 +194,13 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_gets_few_bytes_in_a_turn_without_a_key_and_long_after_its_last_call() {
+    fn a_connection_gets_few_bytes_in_a_turn_without_a_key_and_beyond_what_it_has_earned() {
         let bound = AddressBound { connections_max: 9, is_for_loopback: true };
         let all = AllBound { connections_max: 16, bytes_max: 1 << 20 };
         let account = Addresses::new(bound, all).admit(PeerAddress([192, 0, 2, 1].into()));
-        let sent = vec![b'x'; FIRST_TURN_BYTES + 3 * TURN_BYTES + FREE_BYTES];
+        let sent = vec![b'x'; FIRST_TURN_BYTES + 3 * TURN_BYTES + 2 * FREE_BYTES];
         let activity = Arc::new(Mutex::new(Activity::new()));
-        let mut stream = Watched::new(&sent[..], activity, Some(account.clone()));
+        let mut stream = Watched::new(&sent[..], activity.clone(), Some(account.clone()));
         let wakes = Arc::new(Wakes::default());
         let waker = Waker::from(wakes.clone());
         let mut read = || {
@@ -202,8 +219,16 @@ mod tests {
             account.turn().read(FIRST_BYTES);
             account.turn().end();
         }
-        account.show_key();
+        account.show_key(0);
+        // It never ends.
+        let _call = Call::begin(&activity, Version::HTTP_2);
         assert_eq!(read(), Poll::Ready(FREE_BYTES));
         assert_eq!(read(), Poll::Ready(TURN_BYTES), "frames that are no call have used it up");
+        account.turn().end();
+        for earned in [TAKEN_PER_BYTE - 1, TAKEN_PER_BYTE] {
+            account.turn().earn_by_answer(earned);
+            assert_eq!(account.turn().is_needed(), earned < TAKEN_PER_BYTE);
+        }
+        assert_eq!(read(), Poll::Ready(FREE_BYTES));
     }
 }
