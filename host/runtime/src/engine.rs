@@ -48,8 +48,18 @@ const STACK_AND_HOST_BYTES: usize = 2 * MIB;
 /// checks (1.2 to 1.8 times faster).
 const MEMORY_RESERVATION_BYTES: u64 = 4 << 30;
 
-/// Address space of a sandbox in the pools of both engines together.
-const JOB_ADDRESSES_GIB: u64 = 2 * (MEMORY_RESERVATION_BYTES >> 30) * limiter::MEMORIES_MAX as u64;
+/// Memories of a pool for which most machines have addresses: 39 TiB for each engine. With more
+/// jobs than a quarter of this, a job has fewer than it may have, on average.
+const POOLED_MEMORIES_MAX: u32 = 10_000;
+
+/// Memories of a pool for each job, at least. A handler in Rust, JavaScript or Python has one.
+const POOLED_MEMORIES_OF_JOB: u32 = 2;
+
+/// The memories of a pool for so many jobs.
+fn pooled_memories(jobs: u32) -> u32 {
+    let all = jobs.saturating_mul(limiter::MEMORIES_MAX);
+    all.min(POOLED_MEMORIES_MAX.max(jobs.saturating_mul(POOLED_MEMORIES_OF_JOB)))
+}
 
 /// Bytes kept resident per memory and table when the kernel can report dirty pages.
 const RESIDENT_BYTES_SCANNED: usize = 512 * KIB;
@@ -113,13 +123,13 @@ impl Pool {
         let Self::Slots { resident_bytes, scans } = self else {
             return InstanceAllocationStrategy::OnDemand;
         };
-        // The pool has as much per job as the limiter permits, so that a job with a permit never
-        // finds the pool exhausted.
+        // The pool has as much per job as the limiter permits, but for the memories of thousands of
+        // jobs. A job that finds none goes back to its place in the queue.
         let jobs = running_jobs_max;
         let mut pool = PoolingAllocationConfig::new();
         pool.total_component_instances(jobs)
             .total_core_instances(jobs.saturating_mul(limiter::INSTANCES_MAX))
-            .total_memories(jobs.saturating_mul(limiter::MEMORIES_MAX))
+            .total_memories(pooled_memories(jobs))
             .total_tables(jobs.saturating_mul(limiter::TABLES_MAX))
             .total_stacks(jobs);
         bound_component(&mut pool);
@@ -384,8 +394,9 @@ impl Engines {
         let jobs = self.running_jobs_max;
         let engine = Engine::new(&config(kind, pool.strategy(jobs))).with_context(|| {
             format!(
-                "cannot reserve the addresses of {jobs} sandboxes, {JOB_ADDRESSES_GIB} GiB for each \
-                 (--max-running-jobs; about 2,500 fit on most machines)"
+                "cannot reserve the addresses of {jobs} sandboxes, {} GiB for both engines \
+                 (--max-running-jobs)",
+                2 * u64::from(pooled_memories(jobs)) * (MEMORY_RESERVATION_BYTES >> 30)
             )
         })?;
         let checking = match pool {

@@ -66,11 +66,11 @@ pub struct RuntimeSettings {
     pub data_dir: PathBuf,
     /// The compiler of components.
     pub compiler: Compiler,
-    /// Most jobs that run at one time, at least 1; more wait for one to end. Each reserves 16 GiB
-    /// of address space.
+    /// Most jobs that run at one time, at least 1; more wait for one to end. Each reserves 8 to 32
+    /// GiB of address space.
     pub running_jobs_max: u32,
-    /// Most memory of all sandboxes together, in bytes. A job reserves as much as its endpoint
-    /// allows, and waits until that is free; a deployment that allows more than this is refused.
+    /// Most memory of all sandboxes together, in bytes. A deployment that allows more than this is
+    /// refused.
     pub memory_bytes_max: u64,
     /// The memory that this process can have, in bytes, if it is known: sandboxes get less while it
     /// is short.

@@ -52,12 +52,16 @@ fn without_options_the_defaults_hold() {
     assert_eq!(settings.data_dir, Path::new("./gristmill-data"));
     assert_eq!(settings.strictness(), Strictness::Refuse);
     assert_eq!(settings.journal_mib.mib_as_bytes(), 1 << 30);
-    assert_eq!((settings.max_running_jobs.get(), settings.drain_timeout.get()), (256, 30));
+    assert_eq!((settings.max_running_jobs, settings.drain_timeout.get()), (None, 30));
     assert_eq!(
         (settings.max_waiting_jobs.get(), settings.max_sandbox_memory_mib),
         (2_000_000, None)
     );
-    assert_eq!(settings.owner_bounds(), OwnerBounds::default());
+    let of_owners = OwnerBounds {
+        kept_workers_max: u64::from(settings.sandboxes_max()) / 2,
+        ..OwnerBounds::default()
+    };
+    assert_eq!(settings.owner_bounds(), of_owners);
     assert_eq!(settings.clock_jump_max().unwrap().as_secs(), 3_600);
     let limits = settings.connections();
     assert_eq!((limits.connections_max, limits.is_set), (20_000, false));
@@ -86,7 +90,7 @@ fn a_flag_wins_over_the_file() {
     let settings = from_file(&flags, file).unwrap();
     assert_eq!(settings.listen.to_string(), "[::1]:0");
     assert_eq!(settings.strictness(), Strictness::Refuse);
-    assert_eq!((settings.max_running_jobs.get(), settings.journal_mib.get()), (8, 64));
+    assert_eq!((settings.sandboxes_max(), settings.journal_mib.get()), (8, 64));
     assert_eq!(settings.max_waiting_jobs.get(), 9);
     assert_eq!(settings.max_sandbox_memory_mib.unwrap().mib_as_bytes(), 512 << 20);
     assert_eq!(settings.rate_limits, RateLimits::default());
@@ -97,8 +101,8 @@ fn a_flag_wins_over_the_file() {
     let settings = from_file(&["--webhook-allow", "b.lan"], file).unwrap();
     assert_eq!(receivers(&settings), ["b.lan"]);
     assert!(settings.json);
-    let default_given = from_file(&["--max-running-jobs", "256"], file).unwrap();
-    assert_eq!(default_given.max_running_jobs.get(), 256, "the text of the default is a value too");
+    let default_given = from_file(&["--journal-mib", "1024"], file).unwrap();
+    assert_eq!(default_given.journal_mib.get(), 1_024, "the text of the default is a value too");
 }
 
 #[test]

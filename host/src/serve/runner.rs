@@ -18,7 +18,6 @@ use super::cluster::forward::Standby;
 use super::cluster::handshake::Purpose;
 use super::cluster::host_runtime::HostRuntime;
 use super::process::Process;
-use super::runtime_settings::memory_bytes_max;
 
 /// Pause before the next connection.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
@@ -28,8 +27,8 @@ pub(crate) fn open(process: &Process<'_>, local_runtime: Arc<HostRuntime>) -> Ar
     let settings = RunnerSettings {
         address: process.listens_on.advertised,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        sandboxes: process.settings.max_running_jobs.as_u32().into(),
-        memory_bytes: memory_bytes_max(process.settings),
+        sandboxes: process.settings.sandboxes_max().into(),
+        memory_bytes: process.settings.sandbox_bytes_max(),
         cores: cores() as u64,
         tenancy: process.tenancy.clone(),
         guests: process.guests.normal.handle().clone(),

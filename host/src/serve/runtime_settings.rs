@@ -7,7 +7,7 @@ use tracing::warn;
 
 use super::memory;
 use super::process::Process;
-use super::settings::{ServeSettings, Within};
+use super::settings::ServeSettings;
 
 /// The settings. Compiles run in child processes of this same program.
 ///
@@ -20,8 +20,8 @@ pub(super) fn of(process: &Process<'_>) -> anyhow::Result<RuntimeSettings> {
         false => Compiler::of_this_program()?,
     };
     Ok(RuntimeSettings {
-        running_jobs_max: settings.max_running_jobs.as_u32(),
-        memory_bytes_max: memory_bytes_max(settings),
+        running_jobs_max: settings.sandboxes_max(),
+        memory_bytes_max: settings.sandbox_bytes_max(),
         available_bytes: memory::available_here(),
         low_priority_threads: Some(guests.low_priority.handle().clone()),
         private_hosts: settings.handler_allow.clone(),
@@ -32,11 +32,6 @@ pub(super) fn of(process: &Process<'_>) -> anyhow::Result<RuntimeSettings> {
         tracer: process.tracer.clone(),
         ..RuntimeSettings::new(settings.data_dir.clone(), compiler)
     })
-}
-
-/// Most memory of all sandboxes together, in bytes.
-pub(super) fn memory_bytes_max(settings: &ServeSettings) -> u64 {
-    settings.max_sandbox_memory_mib.map_or_else(memory::default_budget, Within::mib_as_bytes)
 }
 
 /// The addresses that requests to public hosts may reach.

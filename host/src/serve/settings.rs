@@ -35,6 +35,9 @@ use super::memory;
 /// Most MiB of an option: 16 TiB.
 const MIB_MAX: u64 = 1 << 24;
 
+/// Most sandboxes: their addresses fill half of those of a process.
+const SANDBOXES_MAX: u64 = 4_096;
+
 /// A number of connections.
 type Connections = Within<1, 1_000_000>;
 
@@ -164,10 +167,11 @@ pub struct ServeSettings {
     #[arg(long, value_name = "FILTER", env = "GRISTMILL_LOG", default_value = "info")]
     pub log: LogFilter,
 
-    /// Jobs that may run at one time, on all endpoints together.
+    /// Jobs that may run at one time, on all endpoints together [default: one for each MiB of the
+    /// memory of sandboxes, and no more than Linux has mappings for: 3,345 on most machines].
     // Each reserves address space, not memory.
-    #[arg(long, value_name = "N", env = "GRISTMILL_MAX_RUNNING_JOBS", default_value = "256")]
-    pub max_running_jobs: Within<1, 4_096>,
+    #[arg(long, value_name = "N", env = "GRISTMILL_MAX_RUNNING_JOBS")]
+    pub max_running_jobs: Option<Within<1, SANDBOXES_MAX>>,
 
     /// Memory of all sandboxes together, in MiB. Jobs wait for it in the queue, and sandboxes that
     /// grow wait too [default: five eighths of the machine's memory, or of its control group's
@@ -369,7 +373,7 @@ impl ServeSettings {
     pub(crate) fn facts(&self) -> HostFacts {
         let all: [(&str, &dyn ToString); 19] = [
             ("listen", &self.listen),
-            ("max-running-jobs", &self.max_running_jobs),
+            ("max-running-jobs", &self.sandboxes_max()),
             ("max-waiting-jobs", &self.max_waiting_jobs),
             ("max-waiting-mib", &self.max_waiting_mib),
             ("max-result-mib", &self.max_result_mib),
@@ -389,7 +393,7 @@ impl ServeSettings {
             ("database", &self.database.is_some()),
         ];
         let settings = all.into_iter().map(|(name, value)| (name.to_owned(), value.to_string()));
-        let sandboxes_max = u64::from(self.max_running_jobs.as_u32());
+        let sandboxes_max = u64::from(self.sandboxes_max());
         HostFacts { sandboxes_max, cluster_address: None, settings: settings.collect() }
     }
 
@@ -486,6 +490,17 @@ impl ServeSettings {
         }
     }
 
+    /// Most memory of all sandboxes together, in bytes.
+    pub(crate) fn sandbox_bytes_max(&self) -> u64 {
+        self.max_sandbox_memory_mib.map_or_else(memory::default_budget, Within::mib_as_bytes)
+    }
+
+    /// Most jobs that run at one time.
+    pub(crate) fn sandboxes_max(&self) -> u32 {
+        let by_default = || memory::default_sandboxes(self.sandbox_bytes_max(), SANDBOXES_MAX);
+        self.max_running_jobs.map_or_else(by_default, Within::as_u32)
+    }
+
     /// The treatment of a policy out of bounds.
     pub(crate) fn strictness(&self) -> Strictness {
         if self.lenient_policy { Strictness::Clamp } else { Strictness::Refuse }
@@ -497,7 +512,7 @@ impl ServeSettings {
             records_max: self.max_owner_records.get(),
             record_bytes_max: self.max_owner_record_mib.mib_as_bytes(),
             component_bytes_max: self.max_owner_component_mib.mib_as_bytes(),
-            kept_workers_max: reservable(self.max_running_jobs.get()),
+            kept_workers_max: reservable(self.sandboxes_max().into()),
         }
     }
 

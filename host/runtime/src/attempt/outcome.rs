@@ -4,7 +4,7 @@ use gristmill_core::job::payload::Json;
 use gristmill_core::limits::{ERROR_BYTES_MAX, OUTPUT_BYTES_MAX};
 use gristmill_core::runtime::{AttemptEnd, AttemptReport, FailureReason, Usage};
 use wasmtime::component::ResourceTableError;
-use wasmtime::{Trap, WasmBacktrace};
+use wasmtime::{PoolConcurrencyLimitError, Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
 use crate::bindings::exports::gristmill::handler::run::Error;
@@ -51,7 +51,11 @@ pub(crate) fn attempt_end(end: CallEnd, state: &State) -> AttemptEnd {
     let is_stopping = state.watch.is_stopping();
     match end {
         CallEnd::Halted(halt) => halted(halt),
-        CallEnd::Trapped(error) if error.is::<NoMemory>() => AttemptEnd::NoMemory,
+        CallEnd::Trapped(error)
+            if error.is::<NoMemory>() || error.is::<PoolConcurrencyLimitError>() =>
+        {
+            AttemptEnd::NoMemory
+        }
         CallEnd::Trapped(error) => match (error.downcast_ref::<Trap>(), state.watch.halt()) {
             (Some(Trap::Interrupt), Some(halt)) => halted(halt),
             _ if is_stopping => AttemptEnd::Stopped,
