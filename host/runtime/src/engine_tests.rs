@@ -45,11 +45,19 @@ const LARGE: u32 = 2_200;
 
 #[test]
 fn a_pool_beyond_the_address_space_is_refused() {
-    for jobs in [2 * LARGE, 1_000_000] {
+    for (jobs, gib) in [(10_000, 160_000), (1_000_000, 16_000_000)] {
         let swap = SwapWatch::of_this_machine();
         let refused = Engines::new(jobs, Pool::for_this_machine(), false, swap).unwrap_err();
-        let expected = format!("cannot reserve the addresses of {jobs} sandboxes, 32 GiB");
+        let expected = format!("cannot reserve the addresses of {jobs} sandboxes, {gib} GiB");
         assert!(refused.to_string().contains(&expected), "{refused:#}");
+    }
+}
+
+#[test]
+fn each_sandbox_has_two_to_four_memories() {
+    let cases = [(1, 4), (2_500, 10_000), (3_345, 10_000), (4_096, 10_000), (6_000, 12_000)];
+    for (jobs, memories) in cases {
+        assert_eq!(pooled_memories(jobs), memories, "{jobs}");
     }
 }
 

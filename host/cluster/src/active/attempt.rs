@@ -105,6 +105,7 @@ pub(crate) async fn perform(
                 return ended(AttemptEnd::Stopped);
             }
             Ok(Taken::Ended(report)) => {
+                link.ended(&attempt.deployment, &report);
                 if !is_stopped && matches!(report.end, AttemptEnd::Stopped) {
                     // The runner is about to end, and would stop every further attempt: it has no
                     // others to run, so that it would be chosen again and again.

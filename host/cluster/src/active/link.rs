@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::id::EndpointId;
-use gristmill_core::runtime::RunnerHost;
+use gristmill_core::runtime::{AttemptReport, RunnerHost};
+use gristmill_core::sharing::peaks::{Peaks, SANDBOX_BASE_BYTES};
 use gristmill_core::sharing::permits::{Permit, Permits};
 use gristmill_core::sharing::shares::Level;
 use gristmill_core::time::Timestamp;
@@ -43,6 +44,7 @@ pub(crate) struct Link {
     since: Timestamp,
     requests: SendRequest<FrameBody>,
     permits: Permits,
+    peaks: Peaks,
     deployments: Mutex<HashMap<EndpointId, Known>>,
     deployments_made: AtomicU64,
     is_closed: AtomicBool,
@@ -134,6 +136,7 @@ impl Link {
             since: site.settings.clock.now(),
             requests,
             permits,
+            peaks: Peaks::default(),
             deployments: Mutex::default(),
             deployments_made: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
@@ -162,6 +165,18 @@ impl Link {
     /// Attempts that run there, and sandboxes that are reserved.
     pub(crate) fn running(&self) -> u64 {
         self.permits.taken() as u64
+    }
+
+    /// The bytes that an attempt there needs to begin. The runner charges what it has from then on,
+    /// and lets it wait for more.
+    fn estimate(&self, deployment: &Deployment) -> u64 {
+        self.peaks.estimate(deployment).min(self.permits.bytes_of_owner_max())
+    }
+
+    /// An attempt has ended there.
+    pub(crate) fn ended(&self, deployment: &Deployment, report: &AttemptReport) {
+        let bytes = report.usage.memory_bytes_peak + SANDBOX_BASE_BYTES;
+        self.peaks.ended(deployment, &report.end, bytes);
     }
 
     /// Uses it for no further attempt.
@@ -245,6 +260,9 @@ impl Link {
         endpoint: &EndpointId,
         current: Option<&Arc<Deployment>>,
     ) {
+        if current.is_none() {
+            self.peaks.forget(endpoint);
+        }
         let mut deployments = self.deployments.lock();
         let Some(known) = deployments.get(endpoint) else { return };
         if current.is_some_and(|current| Arc::ptr_eq(current, &known.deployment)) {
@@ -270,7 +288,7 @@ impl Prepared {
     pub(crate) fn try_reserve(&self, deployment: &Deployment, level: Level) -> Option<Room> {
         let endpoint = &deployment.endpoint;
         let share = self.link.permits.share(&endpoint.owner, &endpoint.id);
-        let permit = share.try_take(endpoint.memory_bytes_max(), level)?;
+        let permit = share.try_take(self.link.estimate(deployment), level)?;
         Some(self.room(permit, level))
     }
 
@@ -278,7 +296,7 @@ impl Prepared {
     pub(crate) async fn reserve(self, deployment: Arc<Deployment>, level: Level) -> Room {
         let endpoint = &deployment.endpoint;
         let share = self.link.permits.share(&endpoint.owner, &endpoint.id);
-        let permit = share.queue(endpoint.memory_bytes_max(), level).await;
+        let permit = share.queue(self.link.estimate(&deployment), level).await;
         self.room(permit, level)
     }
 

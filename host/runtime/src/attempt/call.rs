@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use gristmill_core::runtime::{AttemptEnd, AttemptReport, Usage};
+use gristmill_core::runtime::{AttemptReport, Usage};
 
 use crate::attempt::instance::Instance;
 use crate::attempt::outcome::{CallEnd, attempt_end};
@@ -22,7 +22,7 @@ pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
     let deployment = state.attempt.deployment.clone();
     let settles = async {
         tokio::time::sleep(SETTLES_AFTER).await;
-        account.seen(&deployment, charge.peak());
+        account.seen(&deployment, charge.peak(), None);
         charge.settle();
         std::future::pending::<Infallible>().await
     };
@@ -63,10 +63,7 @@ pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
         log_lines_dropped,
     };
     let end = attempt_end(ended, state);
-    match end {
-        AttemptEnd::NoMemory => account.peaks.got_no_memory(&deployment),
-        _ => account.seen(&deployment, charge.peak()),
-    }
+    account.seen(&deployment, charge.peak(), Some(&end));
     AttemptReport { end, usage }
 }
 

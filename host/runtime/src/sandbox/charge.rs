@@ -1,23 +1,23 @@
 //! What one instance is charged of the memory of all sandboxes.
 //!
 //! **Promise.** An instance never has more than it is charged: it asks before it takes more, and
-//! waits where the host has no more. At its start it is charged an [estimate](super::peaks), so
+//! waits where the host has no more. At its start it is charged an [estimate](gristmill_core::sharing::peaks), so
 //! that most instances never wait. [`SETTLES_AFTER`] later it is charged only what it has. With
 //! `reserveMemory` it is charged all that it may have, from its start to its end.
 //!
 //! **Charged** are the sizes of its memories and tables, which it can touch at any time, the host's
-//! copy of its input, and [`BASE_BYTES`] for its stack and its state.
+//! copy of its input, and [`SANDBOX_BASE_BYTES`] for its stack and its state.
 //! **Cost.** One uncontended lock for each growth, and one more where the estimate was too low.
 
 use std::time::{Duration, Instant};
 
 use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::runtime::AttemptEnd;
+use gristmill_core::sharing::peaks::{Peaks, SANDBOX_BASE_BYTES};
 use gristmill_core::sharing::permits::Permit;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use crate::sandbox::growths::{Growth, Growths, NoMemory};
-use crate::sandbox::limiter::BASE_BYTES;
-use crate::sandbox::peaks::Peaks;
 use crate::sandbox::reserves::Reserves;
 
 /// How long the estimate is charged. Most handlers have allocated their memory by then.
@@ -39,9 +39,12 @@ impl Account {
         Self { peaks: Peaks::default(), growths, reserves: Reserves::default() }
     }
 
-    /// An attempt has been charged so many bytes.
-    pub(crate) fn seen(&self, deployment: &Deployment, bytes: u64) {
-        self.peaks.seen(deployment, bytes);
+    /// An attempt has been charged so many bytes; `end` is its end, if it has ended.
+    pub(crate) fn seen(&self, deployment: &Deployment, bytes: u64, end: Option<&AttemptEnd>) {
+        match end {
+            Some(end) => self.peaks.ended(deployment, end, bytes),
+            None => self.peaks.seen(deployment, bytes),
+        }
         if deployment.endpoint.settings.workers_min > 0 {
             let estimate = self.peaks.estimate(deployment).min(self.growths.bytes_max());
             self.reserves.resize(&deployment.endpoint.id, estimate);
@@ -70,7 +73,7 @@ impl Charge {
     /// The charge of a new instance. The permit has a slot and the estimate; it is fixed with
     /// `reserveMemory`.
     pub(crate) fn new(permit: Permit, is_fixed: bool) -> Self {
-        let (used, peak, since) = (BASE_BYTES, BASE_BYTES, Instant::now());
+        let (used, peak, since) = (SANDBOX_BASE_BYTES, SANDBOX_BASE_BYTES, Instant::now());
         Self(Mutex::new(Charged { permit, is_fixed, used, peak, since }))
     }
 

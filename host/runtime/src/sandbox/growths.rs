@@ -12,13 +12,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gristmill_core::sharing::peaks::SANDBOX_BASE_BYTES;
 use gristmill_core::sharing::permits::{Permit, PermitShare, Permits};
 use gristmill_core::sharing::shares::Level;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant as Clock;
-
-use crate::sandbox::limiter::BASE_BYTES;
 
 /// Interval of the looks.
 const LOOK: Duration = Duration::from_secs(1);
@@ -90,7 +89,7 @@ pub(crate) struct Growth {
 impl Growth {
     /// Bytes that it needs at most to end.
     fn missing_max(&self) -> u64 {
-        self.missing.max((self.memory_bytes_max + BASE_BYTES).saturating_sub(self.has))
+        self.missing.max((self.memory_bytes_max + SANDBOX_BASE_BYTES).saturating_sub(self.has))
     }
 }
 

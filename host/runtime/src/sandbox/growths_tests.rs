@@ -12,7 +12,7 @@ fn waits(acted: &[bool]) -> State {
     let (mut state, begun) = (State::default(), Instant::now());
     for (number, has_acted) in (0..).zip(acted) {
         let since = begun + Duration::from_secs(number);
-        let (has, missing, memory_bytes_max) = (10 * MIB, MIB, 40 * MIB - BASE_BYTES);
+        let (has, missing, memory_bytes_max) = (10 * MIB, MIB, 40 * MIB - SANDBOX_BASE_BYTES);
         let (level, has_acted) = (Level::CLIENT, *has_acted);
         let growth = Growth { level, since, has, missing, memory_bytes_max, has_acted };
         state.waiting.insert(number, Waiting { growth, order: oneshot::channel().0 });

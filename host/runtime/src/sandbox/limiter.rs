@@ -1,10 +1,6 @@
 //! The memories and tables of one job. Wasmtime asks before each grows; the sums over the whole
 //! store are kept here, since a component may have several memories.
 
-/// Charged to each instance besides its memories and tables: its stack, its page tables and the
-/// host's state of it. Most use less than 100 KiB, and a handler with a deep recursion 1 MiB.
-pub(crate) const BASE_BYTES: u64 = 512 << 10;
-
 /// Core instances of a job. Python needs 14, JavaScript 8, Rust 3.
 pub(crate) const INSTANCES_MAX: u32 = 40;
 

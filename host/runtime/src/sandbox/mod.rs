@@ -8,7 +8,6 @@ pub(crate) mod fair_yield;
 pub(crate) mod growths;
 pub(crate) mod limiter;
 pub(crate) mod log;
-pub(crate) mod peaks;
 pub(crate) mod reserves;
 pub(crate) mod state;
 pub(crate) mod stdio;

@@ -10,12 +10,15 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use gristmill_core::deploy::digest::ComponentDigest;
-use gristmill_core::deploy::endpoint::Deployment;
-use gristmill_core::id::EndpointId;
+use crate::deploy::digest::ComponentDigest;
+use crate::deploy::endpoint::Deployment;
+use crate::id::EndpointId;
+use crate::runtime::AttemptEnd;
 use parking_lot::Mutex;
 
-use crate::sandbox::limiter::BASE_BYTES;
+/// Charged to each sandbox besides its memories and tables: its stack, its page tables and the
+/// host's state of it. Most use less than 100 KiB, and a handler with a deep recursion 1 MiB.
+pub const SANDBOX_BASE_BYTES: u64 = 512 << 10;
 
 /// Attempts of a window.
 const WINDOW_ATTEMPTS: u32 = 32;
@@ -28,10 +31,10 @@ const UNKNOWN_PART: u64 = 8;
 
 /// The estimates of all endpoints.
 #[derive(Debug, Default)]
-pub(crate) struct Peaks(Mutex<HashMap<EndpointId, OfEndpoint>>);
+pub struct Peaks(Mutex<HashMap<EndpointId, PeaksOfEndpoint>>);
 
 #[derive(Debug)]
-struct OfEndpoint {
+struct PeaksOfEndpoint {
     component: Option<ComponentDigest>,
     /// The largest charge of the present window, and of the one before.
     now: u64,
@@ -42,8 +45,8 @@ struct OfEndpoint {
 
 impl Peaks {
     /// Bytes that the next attempt of the deployment will probably be charged.
-    pub(crate) fn estimate(&self, deployment: &Deployment) -> u64 {
-        let most = deployment.endpoint.memory_bytes_max() + BASE_BYTES;
+    pub fn estimate(&self, deployment: &Deployment) -> u64 {
+        let most = deployment.endpoint.memory_bytes_max() + SANDBOX_BASE_BYTES;
         if deployment.endpoint.settings.reserve_memory {
             return most;
         }
@@ -51,35 +54,37 @@ impl Peaks {
             let is_same = of_endpoint.component == deployment.component;
             is_same.then(|| of_endpoint.now.max(of_endpoint.before))
         });
-        let unknown = || deployment.endpoint.memory_bytes_max() / UNKNOWN_PART + BASE_BYTES;
+        let unknown = || deployment.endpoint.memory_bytes_max() / UNKNOWN_PART + SANDBOX_BASE_BYTES;
         known.unwrap_or_else(unknown).min(most)
     }
 
     /// An attempt has been charged so many bytes.
-    pub(crate) fn seen(&self, deployment: &Deployment, bytes: u64) {
+    pub fn seen(&self, deployment: &Deployment, bytes: u64) {
         self.note(deployment, bytes, Instant::now());
     }
 
-    /// An attempt of the deployment got no memory: the next two windows of attempts take all that
-    /// they may have before they begin.
-    pub(crate) fn got_no_memory(&self, deployment: &Deployment) {
-        self.seen(deployment, deployment.endpoint.memory_bytes_max() + BASE_BYTES);
+    /// An attempt ended, and was charged so many bytes. If it got no memory, the next two windows
+    /// of attempts take all that they may have before they begin.
+    pub fn ended(&self, deployment: &Deployment, end: &AttemptEnd, bytes: u64) {
+        let all = deployment.endpoint.memory_bytes_max() + SANDBOX_BASE_BYTES;
+        let got_none = matches!(end, AttemptEnd::NoMemory);
+        self.seen(deployment, if got_none { all } else { bytes });
     }
 
     /// The endpoint was deleted.
-    pub(crate) fn forget(&self, endpoint: &EndpointId) {
+    pub fn forget(&self, endpoint: &EndpointId) {
         self.0.lock().remove(endpoint);
     }
 
     fn note(&self, deployment: &Deployment, bytes: u64, at: Instant) {
         let mut peaks = self.0.lock();
         let Some(known) = peaks.get_mut(&deployment.endpoint.id) else {
-            let new = OfEndpoint::new(deployment.component, bytes, at);
+            let new = PeaksOfEndpoint::new(deployment.component, bytes, at);
             peaks.insert(deployment.endpoint.id.clone(), new);
             return;
         };
         if known.component != deployment.component {
-            *known = OfEndpoint::new(deployment.component, bytes, at);
+            *known = PeaksOfEndpoint::new(deployment.component, bytes, at);
             return;
         }
         if known.attempts >= WINDOW_ATTEMPTS || at.duration_since(known.begun) >= WINDOW {
@@ -90,7 +95,7 @@ impl Peaks {
     }
 }
 
-impl OfEndpoint {
+impl PeaksOfEndpoint {
     fn new(component: Option<ComponentDigest>, bytes: u64, at: Instant) -> Self {
         Self { component, now: bytes, before: 0, attempts: 1, begun: at }
     }
@@ -99,18 +104,36 @@ impl OfEndpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Run, TestRuntime, guest};
+    use crate::deploy::endpoint::Endpoint;
+    use crate::deploy::template::Template;
+    use crate::id::{OwnerId, TemplateId};
+    use crate::incarnation::EndpointIncarnation;
+    use crate::time::Timestamp;
 
     const MIB: u64 = 1 << 20;
 
-    #[tokio::test]
-    async fn the_estimate_is_the_peak_of_two_windows() {
-        let runtime = TestRuntime::open();
-        let mut run = Run::of(&runtime.add(guest("unreachable")).await);
-        run.endpoint.settings.memory_mib = 64;
-        let deployment = run.deployment();
+    fn deployment(component: &[u8], reserve_memory: bool) -> Deployment {
+        let (owner, template) = (OwnerId::operator(), TemplateId::new("t").unwrap());
+        let id = EndpointId::new("e").unwrap();
+        let mut endpoint =
+            Endpoint::new(id, owner.clone(), template.clone(), Timestamp::from_millis(0));
+        endpoint.settings.memory_mib = 64;
+        endpoint.settings.reserve_memory = reserve_memory;
+        Deployment {
+            endpoint: endpoint.into(),
+            template: Template::new(template, owner, "t:latest").into(),
+            component: Some(ComponentDigest::of(component)),
+            input_schema: None,
+            volume: None,
+            incarnation: EndpointIncarnation::default(),
+        }
+    }
+
+    #[test]
+    fn the_estimate_is_the_peak_of_two_windows() {
+        let deployment = deployment(b"a", false);
         let (peaks, begun) = (Peaks::default(), Instant::now());
-        assert_eq!(peaks.estimate(&deployment), 8 * MIB + BASE_BYTES, "unknown");
+        assert_eq!(peaks.estimate(&deployment), 8 * MIB + SANDBOX_BASE_BYTES, "unknown");
         peaks.note(&deployment, 3 * MIB, begun);
         assert_eq!(peaks.estimate(&deployment), 3 * MIB);
         for _ in 0..WINDOW_ATTEMPTS {
@@ -126,18 +149,20 @@ mod tests {
             peaks.note(&deployment, MIB, begun + windows * WINDOW);
         }
         assert_eq!(peaks.estimate(&deployment), MIB, "windows end by time too");
-        peaks.got_no_memory(&deployment);
-        assert_eq!(peaks.estimate(&deployment), 64 * MIB + BASE_BYTES);
+        peaks.ended(&deployment, &AttemptEnd::NoMemory, MIB);
+        assert_eq!(peaks.estimate(&deployment), 64 * MIB + SANDBOX_BASE_BYTES);
         peaks.note(&deployment, 900 * MIB, begun);
-        assert_eq!(peaks.estimate(&deployment), 64 * MIB + BASE_BYTES, "never more than the limit");
-        run.endpoint.settings.reserve_memory = true;
-        assert_eq!(peaks.estimate(&run.deployment()), 64 * MIB + BASE_BYTES, "reserved");
+        assert_eq!(
+            peaks.estimate(&deployment),
+            64 * MIB + SANDBOX_BASE_BYTES,
+            "never more than the limit"
+        );
+        let reserved = self::deployment(b"a", true);
+        assert_eq!(peaks.estimate(&reserved), 64 * MIB + SANDBOX_BASE_BYTES, "reserved");
         peaks.forget(&deployment.endpoint.id);
-        assert_eq!(peaks.estimate(&deployment), 8 * MIB + BASE_BYTES);
+        assert_eq!(peaks.estimate(&deployment), 8 * MIB + SANDBOX_BASE_BYTES);
         peaks.note(&deployment, MIB, begun);
-        let other = Run::of(&runtime.add(guest("(unreachable) (unreachable)")).await);
-        let mut changed = (*deployment).clone();
-        changed.component = other.deployment().component;
-        assert_eq!(peaks.estimate(&changed), 8 * MIB + BASE_BYTES, "another component");
+        let changed = self::deployment(b"b", false);
+        assert_eq!(peaks.estimate(&changed), 8 * MIB + SANDBOX_BASE_BYTES, "another component");
     }
 }
