@@ -31,6 +31,7 @@ pub mod jobs;
 pub mod limits;
 pub mod logs;
 pub mod metrics;
+pub mod peaks;
 pub mod registries;
 pub mod runtime;
 pub mod sharing;

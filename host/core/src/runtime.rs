@@ -26,6 +26,7 @@ use crate::metrics::endpoint::RequestEnd;
 pub use crate::metrics::failure_reason::FailureReason;
 use crate::metrics::instruments::DurationTotals;
 use crate::sharing::disk_space::Shortage;
+use crate::sharing::permits::PermitBytes;
 pub use crate::sharing::permits::PermitShortage as SandboxShortage;
 use crate::sharing::shares::Level;
 use crate::time::Timestamp;
@@ -141,16 +142,10 @@ pub struct RuntimeLoad {
 /// The memory of all sandboxes of this host, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SandboxMemory {
-    /// Most that they may have together.
-    pub max: u64,
-    /// What they are charged.
-    pub charged: u64,
+    /// What they are charged, and what is withheld from them since the machine is short of memory.
+    pub permits: PermitBytes,
     /// What ended sandboxes have left in memory, for the next ones.
     pub kept: u64,
-    /// The part of `max` that no sandbox gets now, since the machine is short of memory.
-    pub withheld: u64,
-    /// Sandboxes that wait for more memory.
-    pub growing: u64,
 }
 
 /// Another host that runs attempts for this one.

@@ -48,8 +48,8 @@ const FIRST_CALLS: u64 = 2;
 /// first. A thread needs 0.4 ms for as many frames that are no call.
 pub(crate) const FREE_BYTES: usize = 64 << 10;
 
-/// The client earns a byte with so many that it takes. It sends 26 bytes for each 16 KiB of them, so
-/// that the host sends more. Answers to frames that ask for nothing earn little.
+/// The client earns a byte with so many that it takes. It sends 26 bytes for each 16 KiB of them,
+/// so that the host sends more. Answers to frames that ask for nothing earn little.
 pub(crate) const TAKEN_PER_BYTE: usize = 256;
 
 /// The turns of all connections.

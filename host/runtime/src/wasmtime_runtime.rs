@@ -189,7 +189,8 @@ impl WasmtimeRuntime {
         let artifacts = Arc::new(artifacts.map_err(engine_error)?);
         if let (Ok(runtime), Some(available)) = (Handle::try_current(), settings.available_bytes) {
             let watched = Arc::downgrade(&artifacts);
-            drop(runtime.spawn(backstop::watch(permits.clone(), watched, available)));
+            let kept = move || Some(watched.upgrade()?.engines().kept_bytes());
+            drop(runtime.spawn(backstop::watch(permits.clone(), kept, available)));
         }
         Ok(Self {
             artifacts,
@@ -448,7 +449,7 @@ impl Runtime for WasmtimeRuntime {
     }
 
     fn memory(&self) -> SandboxMemory {
-        backstop::memory(&self.permits, &self.artifacts)
+        SandboxMemory { permits: self.permits.bytes(), kept: self.artifacts.engines().kept_bytes() }
     }
 
     async fn perform(

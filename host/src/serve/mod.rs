@@ -21,6 +21,7 @@ mod ready;
 mod runner;
 mod running_host;
 mod runtime_settings;
+mod sandboxes;
 mod settings;
 mod stand_by;
 mod stop_signals;

@@ -31,6 +31,7 @@ use serde::Deserialize;
 pub use self::values::{Brand, Database, LogFilter, Within};
 use super::manual_clock::ManualClockStart;
 use super::memory;
+use super::sandboxes;
 
 /// Most MiB of an option: 16 TiB.
 const MIB_MAX: u64 = 1 << 24;
@@ -497,7 +498,7 @@ impl ServeSettings {
 
     /// Most jobs that run at one time.
     pub(crate) fn sandboxes_max(&self) -> u32 {
-        let by_default = || memory::default_sandboxes(self.sandbox_bytes_max(), SANDBOXES_MAX);
+        let by_default = || sandboxes::default_number(self.sandbox_bytes_max(), SANDBOXES_MAX);
         self.max_running_jobs.map_or_else(by_default, Within::as_u32)
     }
 

@@ -360,9 +360,9 @@ async fn compiles_the_journal_and_the_disk_are_measured() {
 
 #[tokio::test]
 async fn workers_are_counted_by_their_state() {
-    let host = TestHost::start_with(&["--max-running-jobs", "1"]);
+    let host = TestHost::start_with(&["--max-running-jobs", "2"]);
     let client = host.client();
-    let settings = json!({ "workersMin": 1, "workersMax": 2 });
+    let settings = json!({ "workersMin": 1, "workersMax": 3 });
     let endpoint = host.deploy(&guests::playground(), "working", settings).await;
     let until = async |expected: &[(&str, f64)]| {
         eventually(&format!("{expected:?}"), async || {
@@ -375,10 +375,10 @@ async fn workers_are_counted_by_their_state() {
         .await;
     };
     until(&[("idle", 1.0), ("running", 0.0), ("throttled", 0.0)]).await;
-    for _ in 0..2 {
+    for _ in 0..3 {
         client.submit(&endpoint, json!({ "op": "sleep_forever" })).await;
     }
-    until(&[("idle", 0.0), ("running", 1.0), ("throttled", 1.0), ("unhealthy", 0.0)]).await;
+    until(&[("idle", 0.0), ("running", 2.0), ("throttled", 1.0), ("unhealthy", 0.0)]).await;
 }
 
 #[tokio::test]

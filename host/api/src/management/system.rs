@@ -18,6 +18,7 @@ pub(crate) async fn get(
     Caller { state, .. }: Caller<ReadMetrics>,
 ) -> Result<Json<System>, ApiError> {
     let (counters, facts) = (state.control.host.counters(), state.facts.clone());
+    let memory = counters.memory;
     let runners = state.control.host.runners();
     let elsewhere: u64 = runners.iter().map(|host| host.sandboxes).sum();
     let uptime = state.clock.elapsed().saturating_sub(state.started.elapsed);
@@ -32,13 +33,13 @@ pub(crate) async fn get(
             running: counters.load.running,
             idle: counters.load.idle,
             waiting: counters.load.waiting,
-            growing: counters.memory.growing,
+            growing: memory.permits.growing,
             max: facts.sandboxes_max + elsewhere,
             memory: SandboxBytes {
-                max_bytes: counters.memory.max,
-                charged_bytes: counters.memory.charged,
-                kept_bytes: counters.memory.kept,
-                withheld_bytes: counters.memory.withheld,
+                max_bytes: memory.permits.max,
+                charged_bytes: memory.permits.taken,
+                kept_bytes: memory.kept,
+                withheld_bytes: memory.permits.withheld,
             },
         },
         disk: Disk {

@@ -30,6 +30,7 @@ use gristmill_control::HostCounters;
 use gristmill_core::metrics::instruments::DurationTotals;
 use gristmill_core::runtime::SandboxMemory;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
+use gristmill_core::sharing::permits::PermitBytes;
 use gristmill_core::trace::SpanCounts;
 use gristmill_edge::CertificateExpiry;
 use prometheus_client::collector::Collector;
@@ -156,10 +157,10 @@ fn registry(mut registry: Registry, counters: &HostCounters, waiting_calls: u64)
     gauge("sandboxes_running", "Sandboxes that run a job", load.running);
     gauge("sandboxes_idle", "Idle instances that wait for their next job", load.idle);
     gauge("sandboxes_waiting", "Workers that wait for a sandbox", load.waiting);
-    let SandboxMemory { max, charged, kept, withheld, growing } = *memory;
+    let SandboxMemory { permits: PermitBytes { max, taken, withheld, growing }, kept } = *memory;
     gauge("sandboxes_growing", "Sandboxes that wait for more memory", growing);
     gauge("sandbox_memory_max_bytes", "Most memory of all sandboxes of this host", max);
-    gauge("sandbox_memory_charged_bytes", "Memory that they are charged", charged);
+    gauge("sandbox_memory_charged_bytes", "Memory that they are charged", taken);
     gauge(
         "sandbox_memory_kept_bytes",
         "Memory that ended sandboxes have left for the next ones",

@@ -1,6 +1,7 @@
 //! The text of the host's own metrics: names, types and values.
 
 use gristmill_core::runtime::{RuntimeLoad, SandboxMemory};
+use gristmill_core::sharing::permits::PermitBytes;
 use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::store::StoreStats;
 
@@ -18,11 +19,12 @@ fn each_metric_has_its_name_its_type_and_its_value() {
         commit: DurationTotals::default(),
     };
     let load = RuntimeLoad { running: 5, idle: 6, waiting: 7 };
+    let permits = PermitBytes { max: 12, taken: 13, withheld: 15, growing: 8 };
     let counters = HostCounters {
         store,
         lost_log_lines: 2,
         load,
-        memory: SandboxMemory { max: 12, charged: 13, kept: 14, withheld: 15, growing: 8 },
+        memory: SandboxMemory { permits, kept: 14 },
         hosts: 3,
         endpoints: 4,
         compiles: DurationTotals::default(),

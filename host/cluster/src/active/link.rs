@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::id::EndpointId;
+use gristmill_core::peaks::{Peaks, SANDBOX_BASE_BYTES};
 use gristmill_core::runtime::{AttemptReport, RunnerHost};
-use gristmill_core::sharing::peaks::{Peaks, SANDBOX_BASE_BYTES};
 use gristmill_core::sharing::permits::{Permit, Permits};
 use gristmill_core::sharing::shares::Level;
 use gristmill_core::time::Timestamp;

@@ -7,7 +7,6 @@ pub(crate) mod disk_accounts;
 pub mod disk_share;
 pub mod disk_space;
 pub mod key_shares;
-pub mod peaks;
 pub mod permits;
 pub mod shares;
 pub mod tenancy;

@@ -8,14 +8,11 @@
 
 use std::fs;
 use std::io;
-use std::sync::Weak;
 use std::time::Duration;
 
 use gristmill_core::runtime::SandboxMemory;
-use gristmill_core::sharing::permits::Permits;
+use gristmill_core::sharing::permits::{PermitBytes, Permits};
 use tracing::warn;
-
-use crate::components::artifacts::Artifacts;
 
 /// Interval of the looks.
 const LOOK: Duration = Duration::from_millis(250);
@@ -62,23 +59,23 @@ fn bytes(text: &str, name: &str) -> Option<u64> {
 
 /// The bytes to withhold from sandboxes on a machine with so many.
 fn withheld(measured: Measured, memory: SandboxMemory, available: u64) -> u64 {
-    let SandboxMemory { max, charged, kept, .. } = memory;
+    let SandboxMemory { permits: PermitBytes { max, taken, .. }, kept } = memory;
     let Measured { process, machine_free } = measured;
     let free = machine_free.min(available.saturating_sub(process));
     if free < available / FREE_PART {
         return max;
     }
     let of_rest = available.saturating_sub(max).max(available / REST_PART);
-    process.saturating_sub(charged).saturating_sub(kept).saturating_sub(of_rest).min(max)
+    process.saturating_sub(taken).saturating_sub(kept).saturating_sub(of_rest).min(max)
 }
 
-/// Looks until the runtime ends.
-pub(crate) async fn watch(permits: Permits, artifacts: Weak<Artifacts>, available: u64) {
+/// Looks until the runtime ends. `kept` is what ended sandboxes have left in memory, and `None`
+/// after that.
+pub(crate) async fn watch(permits: Permits, kept: impl Fn() -> Option<u64>, available: u64) {
     let mut was_short = false;
-    while let Some(artifacts) = artifacts.upgrade() {
-        let memory = memory(&permits, &artifacts);
-        drop(artifacts);
-        if permits.taken() > 0 || memory.withheld > 0 {
+    while let Some(kept) = kept() {
+        let memory = SandboxMemory { permits: permits.bytes(), kept };
+        if permits.taken() > 0 || memory.permits.withheld > 0 {
             // A kernel that does not say is not Linux: nothing is withheld there.
             let Ok(measured) = Measured::now() else { return };
             let withheld = withheld(measured, memory, available);
@@ -93,11 +90,6 @@ pub(crate) async fn watch(permits: Permits, artifacts: Weak<Artifacts>, availabl
         }
         tokio::time::sleep(LOOK).await;
     }
-}
-
-/// The memory of all sandboxes now.
-pub(crate) fn memory(permits: &Permits, artifacts: &Artifacts) -> SandboxMemory {
-    SandboxMemory { kept: artifacts.engines().kept_bytes(), ..permits.memory() }
 }
 
 #[cfg(test)]
@@ -120,8 +112,9 @@ mod tests {
 
     #[test]
     fn what_the_rest_has_beyond_its_part_is_withheld() {
-        let withheld = |max, charged, kept, process, machine_free| {
-            let memory = SandboxMemory { max, charged, kept, ..SandboxMemory::default() };
+        let withheld = |max, taken, kept, process, machine_free| {
+            let permits = PermitBytes { max, taken, ..PermitBytes::default() };
+            let memory = SandboxMemory { permits, kept };
             withheld(Measured { process, machine_free }, memory, 16 * GIB)
         };
         // Sandboxes may have 10 of 16 GiB.

@@ -1,9 +1,10 @@
 //! What one instance is charged of the memory of all sandboxes.
 //!
 //! **Promise.** An instance never has more than it is charged: it asks before it takes more, and
-//! waits where the host has no more. At its start it is charged an [estimate](gristmill_core::sharing::peaks), so
-//! that most instances never wait. [`SETTLES_AFTER`] later it is charged only what it has. With
-//! `reserveMemory` it is charged all that it may have, from its start to its end.
+//! waits where the host has no more. At its start it is charged an
+//! [estimate](gristmill_core::peaks), so that most instances never wait. [`SETTLES_AFTER`] later it
+//! is charged only what it has. With `reserveMemory` it is charged all that it may have, from its
+//! start to its end.
 //!
 //! **Charged** are the sizes of its memories and tables, which it can touch at any time, the host's
 //! copy of its input, and [`SANDBOX_BASE_BYTES`] for its stack and its state.
@@ -12,8 +13,8 @@
 use std::time::{Duration, Instant};
 
 use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::peaks::{Peaks, SANDBOX_BASE_BYTES};
 use gristmill_core::runtime::AttemptEnd;
-use gristmill_core::sharing::peaks::{Peaks, SANDBOX_BASE_BYTES};
 use gristmill_core::sharing::permits::Permit;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 

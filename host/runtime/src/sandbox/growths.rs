@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gristmill_core::sharing::peaks::SANDBOX_BASE_BYTES;
+use gristmill_core::peaks::SANDBOX_BASE_BYTES;
 use gristmill_core::sharing::permits::{Permit, PermitShare, Permits};
 use gristmill_core::sharing::shares::Level;
 use parking_lot::Mutex;

@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use super::Permit;
 use super::capacity::{Capacity, Held, Holders, PermitAmount, PermitFit, Request, Reserve};
 use super::holds::Holds;
 use super::sharer::Sharer;
@@ -18,9 +17,9 @@ use crate::sharing::shares::Level;
 use crate::sharing::turns::{First, Member, Turns, Waiter};
 
 /// All that hold or await permits for one resource.
-pub(super) struct Line<O: Sharer> {
+pub(super) struct Line<O: Sharer, P> {
     pub(super) capacity: Capacity,
-    pub(super) owners: Turns<O, OwnerUse<O>>,
+    pub(super) owners: Turns<O, OwnerUse<P>>,
     /// The last number of a waiter.
     last_number: u64,
     /// The number of waiters of all owners.
@@ -35,16 +34,16 @@ pub(super) struct Line<O: Sharer> {
 }
 
 /// What an owner holds and awaits.
-pub(super) struct OwnerUse<O: Sharer> {
+pub(super) struct OwnerUse<P> {
     pub(super) held: Held,
     /// The unused reserves of its endpoints.
     unused: PermitAmount,
     rank: u128,
     waiting: usize,
-    pub(super) parts: Turns<Part, PartUse<O>>,
+    pub(super) parts: Turns<OwnerPart, PartUse<P>>,
 }
 
-impl<O: Sharer> Default for OwnerUse<O> {
+impl<P> Default for OwnerUse<P> {
     fn default() -> Self {
         let (held, unused, rank, waiting, parts) = Default::default();
         Self { held, unused, rank, waiting, parts }
@@ -52,15 +51,15 @@ impl<O: Sharer> Default for OwnerUse<O> {
 }
 
 /// What an endpoint or a key holds and awaits.
-pub(super) struct PartUse<O: Sharer> {
+pub(super) struct PartUse<P> {
     pub(super) held: Held,
     reserve: Reserve,
     rank: u128,
     /// Those that grow first, then the deepest.
-    waiters: VecDeque<Waiter<Grant<O>>>,
+    waiters: VecDeque<Waiter<Grant<P>>>,
 }
 
-impl<O: Sharer> Default for PartUse<O> {
+impl<P> Default for PartUse<P> {
     fn default() -> Self {
         let (held, reserve, rank, waiters) = Default::default();
         Self { held, reserve, rank, waiters }
@@ -68,23 +67,23 @@ impl<O: Sharer> Default for PartUse<O> {
 }
 
 /// Hands a waiter its permit for so many slots at this level.
-pub(super) struct Grant<O: Sharer> {
+pub(super) struct Grant<P> {
     slots: u64,
     level: Level,
     grows_since: Option<Instant>,
-    pub(super) permit: oneshot::Sender<Permit<O>>,
+    pub(super) permit: oneshot::Sender<P>,
 }
 
 /// Who takes a permit.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Holder<O> {
     pub(super) owner: O,
-    pub(super) part: Part,
+    pub(super) part: OwnerPart,
 }
 
 /// The work of an owner that takes turns with the owner's other work.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Part {
+pub(super) enum OwnerPart {
     Endpoint(EndpointId),
     Key(KeyId),
     /// Work that belongs to no endpoint and no key. Only the owner's share bounds it.
@@ -104,7 +103,7 @@ enum Next<O> {
     Delayed,
 }
 
-impl<O: Sharer> Line<O> {
+impl<O: Sharer, P> Line<O, P> {
     pub(super) fn new(capacity: Capacity) -> Self {
         Self {
             capacity,
@@ -168,7 +167,7 @@ impl<O: Sharer> Line<O> {
         let is_divided = self.capacity.divides(owner);
         match self.owners.get(owner) {
             Some(of_owner) => of_owner.holders(part, of_owner.parts.get(part), is_divided),
-            None => OwnerUse::<O>::default().holders(part, None, is_divided),
+            None => OwnerUse::<P>::default().holders(part, None, is_divided),
         }
     }
 
@@ -199,7 +198,7 @@ impl<O: Sharer> Line<O> {
         &mut self,
         holder: &Holder<O>,
         Request { amount: PermitAmount { slots, bytes }, level, grows_since }: Request,
-        permit: oneshot::Sender<Permit<O>>,
+        permit: oneshot::Sender<P>,
     ) -> u64 {
         self.last_number += 1;
         let number = self.last_number;
@@ -210,7 +209,7 @@ impl<O: Sharer> Line<O> {
     }
 
     /// The next waiter that there is room for; the room is taken.
-    pub(super) fn next(&mut self) -> Option<(Holder<O>, Waiter<Grant<O>>)> {
+    pub(super) fn next(&mut self) -> Option<(Holder<O>, Waiter<Grant<P>>)> {
         let first = self.owners.first()?;
         if first.bytes > self.capacity.bytes_free() {
             // A waiter without enough bytes begins a hold, also without a look at all others.
@@ -276,11 +275,11 @@ impl<O: Sharer> Line<O> {
     /// The slots that the holder has beyond its reserve.
     pub(super) fn beyond_reserve(&self, holder: &Holder<O>) -> u64 {
         let beyond =
-            |of_part: &PartUse<O>| of_part.held.all.slots.saturating_sub(of_part.reserve.slots);
+            |of_part: &PartUse<P>| of_part.held.all.slots.saturating_sub(of_part.reserve.slots);
         self.part(holder).map_or(0, beyond)
     }
 
-    fn part(&self, Holder { owner, part }: &Holder<O>) -> Option<&PartUse<O>> {
+    fn part(&self, Holder { owner, part }: &Holder<O>) -> Option<&PartUse<P>> {
         self.owners.get(owner)?.parts.get(part)
     }
 
@@ -295,7 +294,7 @@ impl<O: Sharer> Line<O> {
         &mut self,
         holder: &Holder<O>,
         is_turn: bool,
-        change: impl FnOnce(&mut PartUse<O>) -> T,
+        change: impl FnOnce(&mut PartUse<P>) -> T,
     ) -> T {
         let Self { capacity, owners, waiting, .. } = self;
         owners.change(&holder.owner, is_turn, |of_owner| {
@@ -320,22 +319,22 @@ impl<O: Sharer> Line<O> {
     }
 }
 
-impl<O: Sharer> OwnerUse<O> {
+impl<P> OwnerUse<P> {
     /// What the owner holds, and its part.
-    fn holders(&self, part: &Part, of_part: Option<&PartUse<O>>, is_divided: bool) -> Holders {
+    fn holders(&self, part: &OwnerPart, of_part: Option<&PartUse<P>>, is_divided: bool) -> Holders {
         let unused = of_part.map(PartUse::unused).unwrap_or_default();
         let of_others = Request::new(self.unused - unused, Level::CLIENT);
         let owner = self.held + of_others.into();
         let held = of_part.map(|of_part| of_part.held).unwrap_or_default();
-        let part = (*part != Part::Rest).then_some(held);
+        let part = (*part != OwnerPart::Rest).then_some(held);
         Holders { owner, unused, part, is_divided }
     }
 }
 
 /// The first waiters of all owners and of their parts, in their order.
-fn first_waiters<O: Sharer>(
+fn first_waiters<O: Sharer, P>(
     capacity: &Capacity,
-    owners: &Turns<O, OwnerUse<O>>,
+    owners: &Turns<O, OwnerUse<P>>,
 ) -> impl Iterator<Item = (Holder<O>, Holders, Request)> {
     owners.in_order().flat_map(|(owner, of_owner)| {
         let is_divided = capacity.divides(owner);
@@ -348,9 +347,9 @@ fn first_waiters<O: Sharer>(
 }
 
 /// The first one that waits to grow and fits.
-fn first_growth<O: Sharer>(
+fn first_growth<O: Sharer, P>(
     capacity: &Capacity,
-    owners: &Turns<O, OwnerUse<O>>,
+    owners: &Turns<O, OwnerUse<P>>,
 ) -> Option<Holder<O>> {
     let mut growths =
         first_waiters(capacity, owners).filter(|(_, _, request)| request.grows_since.is_some());
@@ -368,7 +367,7 @@ fn may_pass(holders: &Holders, Request { amount, level, .. }: Request, bytes_max
         || (held + amount).bytes <= bytes_max
 }
 
-impl<O: Sharer> Waiter<Grant<O>> {
+impl<P> Waiter<Grant<P>> {
     pub(super) fn request(&self) -> Request {
         let Grant { slots, level, grows_since, .. } = self.grant;
         Request { amount: PermitAmount { slots, bytes: self.bytes }, level, grows_since }
@@ -380,10 +379,10 @@ impl<O: Sharer> Waiter<Grant<O>> {
     }
 }
 
-impl<O: Sharer> PartUse<O> {
+impl<P> PartUse<P> {
     /// Adds a waiter: those that grow are before the others, by the ages of their jobs, and then
     /// come the deepest.
-    fn push(&mut self, waiter: Waiter<Grant<O>>) {
+    fn push(&mut self, waiter: Waiter<Grant<P>>) {
         let Grant { level, grows_since, .. } = waiter.grant;
         let at = self.waiters.partition_point(|Waiter { grant, .. }| {
             match (grant.grows_since, grows_since) {
@@ -406,7 +405,7 @@ impl<O: Sharer> PartUse<O> {
     }
 }
 
-impl<O: Sharer> Member for PartUse<O> {
+impl<P> Member for PartUse<P> {
     fn urgency(&self) -> u8 {
         self.wanted().map_or(0, |request| request.level.get())
     }
@@ -424,7 +423,7 @@ impl<O: Sharer> Member for PartUse<O> {
     }
 }
 
-impl<O: Sharer> Member for OwnerUse<O> {
+impl<P> Member for OwnerUse<P> {
     fn rank(&self) -> u128 {
         self.rank
     }

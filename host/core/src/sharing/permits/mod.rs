@@ -54,14 +54,13 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::id::{EndpointId, KeyId, OwnerId};
-use crate::runtime::SandboxMemory;
 use crate::sharing::cores::cores;
 use crate::sharing::shares::{Level, SharedBound};
 use crate::sharing::tenancy::Tenancy;
 
 use self::capacity::{Capacity, Held, Holders, Parts, PermitFit, Request, Reserve};
 pub use self::capacity::{PermitAmount, reservable};
-use self::line::{Holder, Line, Part};
+use self::line::{Holder, Line, OwnerPart};
 pub use self::sharer::Sharer;
 
 /// The permits for one resource. A clone shares them.
@@ -75,7 +74,7 @@ impl<O: Sharer> Clone for Permits<O> {
 
 struct Shared<O: Sharer> {
     permit_max: PermitAmount,
-    line: Mutex<Line<O>>,
+    line: Mutex<Line<O, Permit<O>>>,
 }
 
 /// The right of an endpoint, a key or an owner to ask for permits. It holds none by itself.
@@ -91,6 +90,19 @@ pub struct PermitShare<O: Sharer = OwnerId> {
 pub struct Permit<O: Sharer = OwnerId> {
     share: PermitShare<O>,
     request: Request,
+}
+
+/// The bytes of all slots.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PermitBytes {
+    /// All of them.
+    pub max: u64,
+    /// Those that are taken.
+    pub taken: u64,
+    /// Those that nobody gets now.
+    pub withheld: u64,
+    /// How many permits wait to grow.
+    pub growing: u64,
 }
 
 /// Why there is no room for a permit of an endpoint.
@@ -151,20 +163,20 @@ impl<O: Sharer> Permits<O> {
 
     /// The share of an endpoint.
     pub fn share(&self, owner: &O, endpoint: &EndpointId) -> PermitShare<O> {
-        self.share_of(owner, Part::Endpoint(endpoint.clone()))
+        self.share_of(owner, OwnerPart::Endpoint(endpoint.clone()))
     }
 
     /// The share of a key, which is as large as an endpoint's.
     pub fn share_of_key(&self, owner: &O, key: &KeyId) -> PermitShare<O> {
-        self.share_of(owner, Part::Key(key.clone()))
+        self.share_of(owner, OwnerPart::Key(key.clone()))
     }
 
     /// The share of an owner, for work that belongs to no endpoint.
     pub fn owner_share(&self, owner: &O) -> PermitShare<O> {
-        self.share_of(owner, Part::Rest)
+        self.share_of(owner, OwnerPart::Rest)
     }
 
-    fn share_of(&self, owner: &O, part: Part) -> PermitShare<O> {
+    fn share_of(&self, owner: &O, part: OwnerPart) -> PermitShare<O> {
         PermitShare { permits: self.clone(), holder: Holder { owner: owner.clone(), part } }
     }
 
@@ -179,11 +191,11 @@ impl<O: Sharer> Permits<O> {
     }
 
     /// The bytes of all slots.
-    pub fn memory(&self) -> SandboxMemory {
+    pub fn bytes(&self) -> PermitBytes {
         let line = self.0.line.lock();
         let Capacity { taken, withheld, .. } = line.capacity;
         let (max, growing) = (self.bytes_max(), line.growing as u64);
-        SandboxMemory { max, charged: taken.bytes, kept: 0, withheld, growing }
+        PermitBytes { max, taken: taken.bytes, withheld, growing }
     }
 
     /// Grants nothing of so many bytes from now on, which are missing elsewhere.
@@ -268,7 +280,11 @@ impl<O: Sharer> Permits<O> {
 
 impl<'p, O: Sharer> IdlePermits<'p, O> {
     /// Those of the permits that are beyond the reserves of their endpoints, or all.
-    fn of(idle: impl Iterator<Item = &'p Permit<O>>, line: &Line<O>, only_spare: bool) -> Self {
+    fn of(
+        idle: impl Iterator<Item = &'p Permit<O>>,
+        line: &Line<O, Permit<O>>,
+        only_spare: bool,
+    ) -> Self {
         let (holders, all, of_owners, of_parts) = Default::default();
         let mut these = Self { holders, all, of_owners, of_parts };
         for (place, Permit { share: PermitShare { holder, .. }, request }) in idle.enumerate() {
