@@ -13,8 +13,9 @@
 //!   ([`format`](mod@format)), writes them to the [`journal`] as one frame with one sync, makes
 //!   them visible, and answers the waiting callers. The journal is one [medium]; [`postgres`] is
 //!   another, and in tests the rows in memory.
-//! * Changes that a caller waits for reach the disk in the order in which they were decided; other
-//!   changes may be delayed by up to 2 ms ([`state::backlog`]). A call that loses a race, say
+//! * Changes that a caller waits for reach the disk in the order in which they were decided, but
+//!   small and large ones take turns; other changes may be delayed by up to 2 ms
+//!   ([`state::backlog`]). A call that loses a race, say
 //!   cancel against finish, returns only after the winning change is on disk.
 //! * The journal overwrites its files. Before it overwrites the oldest, the thread of
 //!   [`checkpoint`] copies the live data of that file into the [`tables`]; most jobs are deleted by
@@ -30,8 +31,8 @@
 //!   all damage, [`repair`](fn@repair) copies the undamaged data into a new directory, and
 //!   [`import`](fn@import) moves all data into a database.
 //!
-//! **Bounds.** Every queue is bounded: payloads by [`Settings::write_buffer_bytes`], changes of
-//! jobs by one for each job, other changes by one for each caller, the journal by
+//! **Bounds.** Every queue is bounded: payloads by [`Settings::write_buffer_bytes`], large ones with
+//! shares of owners; changes of jobs by one for each job, other changes by one for each caller, the journal by
 //! [`Settings::journal_bytes`].
 //!
 //! **Layers.** `store` and `recover` use all others but `offline`; `checkpoint`, `commit` and

@@ -45,8 +45,10 @@ pub struct Settings {
     /// [`OwnerDisk`](gristmill_core::store::StoreFull::OwnerDisk). The store records here
     /// when it waits for space.
     pub disk_space: Arc<DiskSpaceGauge>,
-    /// Most bytes of payloads that wait to be written. At the bound `submit`, `finish` and
-    /// `append_chunks` wait. A payload larger than this is written alone.
+    /// Most bytes of small operations that wait to be written, and most bytes of large ones, which
+    /// have a payload of more than 64 KiB. At the bound `submit`, `finish` and `append_chunks` wait.
+    /// An owner has a share of the bytes of large operations, and an endpoint a quarter; a payload
+    /// larger than that counts as a quarter.
     pub write_buffer_bytes: usize,
     /// Most jobs written by one transaction.
     pub batch_jobs_max: usize,

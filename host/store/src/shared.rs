@@ -5,10 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use gristmill_core::id::{EndpointId, JobId, ShardId};
-use gristmill_core::job::record::Demand;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId};
+use gristmill_core::job::record::{Demand, Lease};
 use gristmill_core::metrics::instruments::Durations;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
+use gristmill_core::sharing::permits::{Permit, Permits};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::StoreError;
 use gristmill_core::time::{Clock, Timestamp};
@@ -22,11 +25,14 @@ use crate::state::caches::ChunkCache;
 use crate::state::caches::PayloadCache;
 use crate::state::index::{Index, Phase, QueuedNotice};
 use crate::state::requests::DbRequest;
+use crate::state::room::Room;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Bytes that an operation occupies in the write buffer besides its payload: about the memory that
 /// it takes until it is on disk.
 const OPERATION_BYTES: usize = 512;
+
+const KIB: usize = 1 << 10;
 
 /// Bytes that the calling task reads from the medium. More goes to a thread that may block.
 pub(crate) const READ_INLINE_BYTES_MAX: u32 = 64 << 10;
@@ -50,8 +56,10 @@ pub(crate) struct Shared {
     wake: Condvar,
     /// The medium's thread waits here.
     wake_medium: Condvar,
-    /// Free bytes in the write buffer.
+    /// Free bytes in the write buffer for small operations.
     pub(crate) space: Semaphore,
+    /// KiB in the write buffer for large operations.
+    large: Permits,
     /// Whether the repair during the start has ended.
     is_serving: AtomicBool,
 }
@@ -61,9 +69,20 @@ pub(crate) struct Shared {
 /// the operation.
 #[must_use]
 pub(crate) struct Reserved<'a> {
-    permit: SemaphorePermit<'a>,
+    held: Held<'a>,
     owed: Owed<'a>,
 }
+
+/// The part of the write buffer that an operation holds.
+enum Held<'a> {
+    Small(SemaphorePermit<'a>),
+    /// Empty when the operation has been queued.
+    Large(Option<Permit>),
+}
+
+/// The wait of a large operation for its owner's turn. Boxed, so that the futures of usual
+/// operations stay small.
+pub(crate) type Turn = BoxFuture<'static, Permit>;
 
 /// Bytes of an operation that the disk owes, also while the operation waits for the write buffer:
 /// many large operations at one time must not all find the same free space.
@@ -79,13 +98,19 @@ impl Drop for Owed<'_> {
 }
 
 impl Reserved<'_> {
-    pub(crate) fn bytes(&self) -> usize {
-        self.owed.bytes
+    /// The room of the operation, which its batch will release.
+    pub(crate) fn take_room(&mut self) -> Room {
+        match &mut self.held {
+            Held::Small(_) => Room::new(self.owed.bytes, None),
+            Held::Large(permit) => Room::new(self.owed.bytes, permit.take()),
+        }
     }
 
-    /// The operation with these bytes was queued, so its batch releases them.
+    /// The operation was queued with its room, so its batch releases the bytes.
     pub(crate) fn hand_over(self) {
-        self.permit.forget();
+        if let Held::Small(permit) = self.held {
+            permit.forget();
+        }
         std::mem::forget(self.owed);
     }
 }
@@ -114,6 +139,7 @@ impl Shared {
             wake: Condvar::new(),
             wake_medium: Condvar::new(),
             space: Semaphore::new(settings.write_buffer_bytes),
+            large: Permits::for_work(settings.write_buffer_bytes / KIB),
             is_serving: AtomicBool::new(false),
             settings,
         }
@@ -284,17 +310,33 @@ impl Shared {
         drop(rest);
     }
 
-    /// Reserves room for an operation with a payload of `bytes`; waits while there is none.
-    /// Requests are served in order, so that small payloads do not starve a large one.
+    /// Reserves room for a small operation with a payload of `bytes`; waits while there is none.
     pub(crate) async fn reserve(&self, bytes: usize) -> Result<Reserved<'_>, StoreError> {
-        self.reserve_if(bytes, |_| true).await?.ok_or(StoreError::Closed)
+        self.reserve_if(bytes, None, |_| true).await?.ok_or(StoreError::Closed)
     }
 
-    /// The same, if the disk `admits` the bytes. They are owed already when it is asked, so that of
-    /// many operations at one time only as many are admitted as there is space for.
+    /// The wait of a large operation on an endpoint, with a job of `owner`. Costs nothing until it
+    /// is polled.
+    pub(crate) fn turn(&self, bytes: usize, owner: &OwnerId, endpoint: &EndpointId) -> Turn {
+        let share = self.large.share(owner, endpoint);
+        async move { share.acquire_many(bytes.div_ceil(KIB)).await }.boxed()
+    }
+
+    /// The same for bytes of a running job; `None` when the lease is not the current one.
+    pub(crate) fn turn_of(&self, lease: Lease, bytes: usize) -> Result<Option<Turn>, StoreError> {
+        self.change_live(|index, now| {
+            let (owner, endpoint) = index.owner_of(lease, now)?;
+            Some(self.turn(bytes, owner, endpoint))
+        })
+    }
+
+    /// Reserves room for an operation with a payload of `bytes`, if the disk `admits` them; waits
+    /// for its `turn` if the operation is large. The bytes are owed already when the disk is asked,
+    /// so that of many operations at one time only as many are admitted as there is space for.
     pub(crate) async fn reserve_if(
         &self,
         bytes: usize,
+        turn: Option<Turn>,
         admits: impl FnOnce(&DiskSpaceGauge) -> bool,
     ) -> Result<Option<Reserved<'_>>, StoreError> {
         let wanted = bytes.saturating_add(OPERATION_BYTES);
@@ -306,14 +348,20 @@ impl Shared {
         if !admits(disk_space) {
             return Ok(None);
         }
-        let permit = self.space.acquire_many(permits).await.map_err(|_| StoreError::Closed)?;
-        Ok(Some(Reserved { permit, owed }))
+        let held = match turn {
+            Some(turn) => Held::Large(Some(turn.await)),
+            None => {
+                let permit = self.space.acquire_many(permits).await;
+                Held::Small(permit.map_err(|_| StoreError::Closed)?)
+            }
+        };
+        Ok(Some(Reserved { held, owed }))
     }
 
-    /// Releases the bytes of a batch.
-    pub(crate) fn free(&self, bytes: usize) {
-        self.space.add_permits(bytes);
-        self.settings.disk_space.settle_written(bytes as u64);
+    /// Releases the room of a batch.
+    pub(crate) fn free(&self, room: &Room) {
+        self.space.add_permits(room.small_bytes());
+        self.settings.disk_space.settle_written(room.bytes() as u64);
     }
 
     /// Counts a committed transaction, which took this time.

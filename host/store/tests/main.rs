@@ -23,6 +23,7 @@ mod long_errors;
 mod lost_records;
 mod model;
 mod nearly_full;
+mod neighbours;
 mod postgres;
 mod salvage;
 mod search;

@@ -229,7 +229,7 @@ impl Writer {
             let _ = hold.recv();
         }
         let shared = &self.shared;
-        let reserved = batch.reserved;
+        let room = std::mem::take(&mut batch.room);
         let written = if batch.is_empty() {
             Written::nothing(batch.jobs.len())
         } else {
@@ -266,7 +266,7 @@ impl Writer {
         for ack in published.acks {
             let _ = ack.send(());
         }
-        shared.free(reserved);
+        shared.free(&room);
         Ok(())
     }
 }

@@ -1,6 +1,11 @@
 //! The changes that the writer has to write: those that a caller waits for, in the order in which
 //! they were decided, and those that may linger.
 //!
+//! Small and [large](super::room) changes take turns. While small changes are due, a batch leaves
+//! the large ones, and the next batch begins with those. So a small change waits for one batch of
+//! large ones, however many large ones are due, and each batch of large ones waits for one batch of
+//! small ones. The changes of each kind keep their order.
+//!
 //! An urgent change is written with the next batch. Another change may stay here for [`LINGER`]. No
 //! caller sees it before a later change is on disk too, so writing it at once would only cost a
 //! second fsync for the same job, or a second entry and a second wake-up. It is written when its
@@ -15,6 +20,7 @@ use gristmill_core::webhook::delivery::Delivery;
 use tokio::sync::oneshot;
 
 use crate::format::EndpointKey;
+use crate::state::room::Room;
 use crate::state::slab::JobKey;
 
 /// Resolves when the change that it belongs to is on disk and visible.
@@ -28,9 +34,9 @@ pub(crate) enum Write {
     /// Writes nothing; resolves when all earlier writes are on disk and visible.
     Barrier(Ack),
     /// A delivery after an attempt.
-    Delivery(Box<Delivery>, usize, Ack),
-    /// The usage of an attempt without a result, with the bytes that this occupies.
-    Bill(Box<Bill>, usize),
+    Delivery(Box<Delivery>, Room, Ack),
+    /// The usage of an attempt without a result, with the room that this occupies.
+    Bill(Box<Bill>, Room),
     /// Removes the row of an endpoint whose jobs are all removed.
     Forget(EndpointKey),
     /// Test only: makes the next transaction fail.
@@ -54,13 +60,33 @@ pub(crate) enum Urgency {
     Deferred,
 }
 
+impl Write {
+    /// Whether it is written after all earlier writes.
+    fn is_last(&self) -> bool {
+        matches!(self, Self::Barrier(_) | Self::Forget(_))
+    }
+}
+
 /// The writes. Bounded by two entries for each job and one for each caller.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     now: VecDeque<Write>,
+    /// The large changes that batches have left, and the writes that must follow these.
+    large: VecDeque<Write>,
+    /// Whether the next batch begins with them.
+    is_turn_of_large: bool,
     /// Lingering jobs with their deadlines. An entry is stale when its job is not queued as
     /// [`Urgency::Deferred`] any more.
     deferred: VecDeque<(Instant, JobKey)>,
+}
+
+/// The batch that is being taken.
+#[derive(Debug)]
+pub(crate) struct Round {
+    takes_all: bool,
+    now: Instant,
+    takes_large: bool,
+    is_empty: bool,
 }
 
 /// When the writes are due.
@@ -93,10 +119,47 @@ impl Backlog {
         *queued = Some(urgency);
     }
 
-    /// Takes the next entry that is due; with `takes_all` the next one of all.
-    pub(crate) fn pop(&mut self, takes_all: bool, now: Instant) -> Option<Write> {
+    /// Begins a batch of the entries that are due at `now`; with `takes_all` of all entries, without
+    /// turns.
+    pub(crate) fn begin_round(&mut self, takes_all: bool, now: Instant) -> Round {
+        let takes_large = takes_all || self.is_turn_of_large && !self.large.is_empty();
+        self.is_turn_of_large = !takes_large;
+        Round { takes_all, now, takes_large, is_empty: true }
+    }
+
+    /// Takes the next entry of a batch.
+    pub(crate) fn pop(
+        &mut self,
+        round: &mut Round,
+        is_large: impl Fn(JobKey) -> bool,
+    ) -> Option<Write> {
+        loop {
+            let left = if round.takes_large { self.large.pop_front() } else { None };
+            let next = left.or_else(|| self.pop_due(round));
+            if let Some(write) = next {
+                let is_left = match &write {
+                    _ if round.takes_large => false,
+                    Write::Job(key) => is_large(*key),
+                    write => write.is_last() && !self.large.is_empty(),
+                };
+                if !is_left {
+                    round.is_empty = false;
+                    return Some(write);
+                }
+                self.large.push_back(write);
+            } else if round.is_empty && !self.large.is_empty() {
+                // No small entry is due.
+                (round.takes_large, self.is_turn_of_large) = (true, false);
+            } else {
+                return None;
+            }
+        }
+    }
+
+    fn pop_due(&mut self, round: &Round) -> Option<Write> {
         self.now.pop_front().or_else(|| {
-            let due = self.deferred.pop_front_if(|(until, _)| takes_all || *until <= now);
+            let is_due = |until: Instant| round.takes_all || until <= round.now;
+            let due = self.deferred.pop_front_if(|(until, _)| is_due(*until));
             due.map(|(_, key)| Write::Job(key))
         })
     }
@@ -108,7 +171,7 @@ impl Backlog {
 
     /// When the writes are due; `None` when there are none.
     pub(crate) fn due(&self) -> Option<Due> {
-        if self.now.is_empty() {
+        if self.now.is_empty() && self.large.is_empty() {
             self.deferred.front().map(|(until, _)| Due::By(*until))
         } else {
             Some(Due::Now)
@@ -116,7 +179,7 @@ impl Backlog {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.now.len() + self.deferred.len()
+        self.now.len() + self.large.len() + self.deferred.len()
     }
 
     #[cfg(test)]
@@ -126,55 +189,5 @@ impl Backlog {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::state::slab::Slab;
-
-    fn keys() -> [JobKey; 3] {
-        let mut slab = Slab::new();
-        [slab.insert(1), slab.insert(2), slab.insert(3)]
-    }
-
-    fn pop(backlog: &mut Backlog, now: Instant) -> Option<JobKey> {
-        match backlog.pop(false, now) {
-            Some(Write::Job(key)) => Some(key),
-            _ => None,
-        }
-    }
-
-    #[test]
-    fn a_lingering_change_is_not_written_with_an_urgent_one() {
-        let [first, second, third] = keys();
-        let mut backlog = Backlog::default();
-        assert_eq!(backlog.due(), None);
-        let begin = Instant::now();
-        let (mut queued_first, mut queued_second, mut queued_third) = (None, None, None);
-        backlog.push_job(first, &mut queued_first, Urgency::Deferred);
-        backlog.push_job(second, &mut queued_second, Urgency::Deferred);
-        backlog.push_job(third, &mut queued_third, Urgency::Now);
-        // The second job has an urgent change, and keeps its position behind the third.
-        backlog.push_job(second, &mut queued_second, Urgency::Now);
-        backlog.push_job(second, &mut queued_second, Urgency::Deferred);
-        assert_eq!(queued_second, Some(Urgency::Now));
-        assert_eq!(backlog.due(), Some(Due::Now));
-        assert_eq!(pop(&mut backlog, begin), Some(third));
-        assert_eq!(pop(&mut backlog, begin), Some(second));
-        assert_eq!(pop(&mut backlog, begin), None);
-        assert!(matches!(backlog.due(), Some(Due::By(until)) if until >= begin + LINGER));
-        assert_eq!(pop(&mut backlog, Instant::now() + LINGER), Some(first));
-        backlog.drop_stale(|_| false);
-        assert_eq!(backlog.due(), None);
-    }
-
-    #[test]
-    fn a_change_pushed_last_is_written_after_lingering_ones() {
-        let [first, ..] = keys();
-        let mut backlog = Backlog::default();
-        backlog.push_job(first, &mut None, Urgency::Deferred);
-        backlog.push_last(Write::Break);
-        assert_eq!(pop(&mut backlog, Instant::now()), Some(first));
-        assert!(matches!(backlog.pop(false, Instant::now()), Some(Write::Break)));
-        backlog.push_job(first, &mut None, Urgency::Deferred);
-        assert!(backlog.pop(true, Instant::now()).is_some());
-    }
-}
+#[path = "backlog_tests.rs"]
+mod tests;

@@ -33,6 +33,7 @@ use crate::state::meters::{MeterKey, UsageWrite};
 use crate::state::owners::OwnerKey;
 use crate::state::relay::Sender;
 use crate::state::requests::{DbRequest, NewSegment};
+use crate::state::room::Room;
 use crate::state::slab::JobKey;
 use crate::state::urls::Url;
 
@@ -57,8 +58,8 @@ pub(crate) struct Batch {
     /// Callers that wait for the batch as a whole.
     pub(crate) acks: Vec<Ack>,
     pub(crate) operations: u64,
-    /// Bytes to return to the write buffer.
-    pub(crate) reserved: usize,
+    /// What it occupies in the write buffer.
+    pub(crate) room: Room,
     /// Approximate size in memory and in the journal, including webhooks.
     bytes: usize,
     #[cfg(test)]
@@ -194,9 +195,9 @@ impl BatchMax {
 }
 
 impl Batch {
-    fn reserve(&mut self, bytes: usize) {
-        self.reserved += bytes;
-        self.bytes += bytes;
+    fn add_room(&mut self, room: Room) {
+        self.bytes += room.bytes();
+        self.room.add(room);
     }
 
     /// Whether there is nothing to write; callers may still wait for an answer.
@@ -270,26 +271,27 @@ impl Index {
     /// Takes the changes that are due, or all of them, up to the bounds. Costs some 100 ns for each
     /// job. Usage counts in the hour of `time`.
     pub(crate) fn take_batch(&mut self, max: BatchMax, takes_all: bool, time: Timestamp) -> Batch {
-        let now = Instant::now();
+        let mut round = self.backlog.begin_round(takes_all, Instant::now());
         let mut used = Used::default();
         let dropped_deliveries = std::mem::take(&mut self.dropped_deliveries);
         let dropped_records_up_to = self.dropped_records_up_to.take();
         let mut batch = Batch { dropped_deliveries, dropped_records_up_to, ..Batch::default() };
         while batch.jobs.len() < max.jobs && batch.bytes < max.bytes {
-            let Some(write) = self.backlog.pop(takes_all, now) else { break };
+            let is_large = |key| self.jobs.get(key).is_some_and(Job::has_large_change);
+            let Some(write) = self.backlog.pop(&mut round, is_large) else { break };
             match write {
                 Write::Job(key) => self.take_job(key, &mut batch, &mut used),
                 Write::Barrier(ack) => batch.acks.push(ack),
-                Write::Delivery(delivery, reserved, ack) => {
+                Write::Delivery(delivery, room, ack) => {
                     batch.operations += 1;
                     let endpoint = self.outbox.endpoint_of(delivery.id);
                     batch.deliveries.extend(endpoint.map(|endpoint| (endpoint, *delivery)));
-                    batch.reserve(reserved);
+                    batch.add_room(room);
                     batch.acks.push(ack);
                 }
-                Write::Bill(bill, reserved) => {
+                Write::Bill(bill, room) => {
                     batch.operations += 1;
-                    batch.reserve(reserved);
+                    batch.add_room(room);
                     let Bill { endpoint, owner, wall_ms, metered } = *bill;
                     let sum = metered.over(wall_ms);
                     let key = MeterKey { endpoint, template: metered.template, owner };
@@ -405,9 +407,9 @@ impl Index {
             batch.totals.entry(job.endpoint).or_default().add(write.counts);
         }
         batch.operations += change.operations;
-        batch.reserve(change.reserved);
         // An end without a reservation, such as a cancel or a crash of the host, has a webhook too.
-        batch.bytes += webhook_bytes.saturating_sub(change.reserved);
+        batch.bytes += webhook_bytes.saturating_sub(change.room.bytes());
+        batch.add_room(change.room);
         batch.jobs.push(write);
     }
 

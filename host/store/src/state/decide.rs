@@ -2,7 +2,7 @@
 //! the disk are added to the job's pending change.
 
 use gristmill_core::billing::usage::{JobUsage, Metered};
-use gristmill_core::id::{EndpointId, JobId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{CallStep, Chunk, Lease, Outcome, RequeueCause, TIMED_OUT_ERROR};
 use gristmill_core::job::state::{
@@ -19,6 +19,7 @@ use crate::state::backlog::{Backlog, Urgency};
 use crate::state::disk_usage::{DiskUsage, ResultsFull};
 use crate::state::index::{Endpoint, Index, QueuedNotice};
 use crate::state::job::{Change, Job, Lifetime, Pending};
+use crate::state::room::Room;
 use crate::state::slab::JobKey;
 
 /// Most notifications of jobs without a result that wait for the end of a change; further ones are
@@ -170,6 +171,17 @@ impl Index {
         (is_of_epoch && is_claimed && job.purge_at() > now).then_some((key, job))
     }
 
+    /// The owner and the endpoint of a running job.
+    pub(crate) fn owner_of(
+        &mut self,
+        lease: Lease,
+        now: Timestamp,
+    ) -> Option<(&OwnerId, &EndpointId)> {
+        let (owner, endpoint) =
+            self.leased(lease, now).map(|(_, job)| (job.owner, job.endpoint))?;
+        Some((self.owners.name(owner), &self.endpoints.get(&endpoint)?.name))
+    }
+
     /// Approximate bytes of the running job's webhook without its output; 0 if it has no webhook.
     pub(crate) fn webhook_bytes(&mut self, lease: Lease, now: Timestamp) -> usize {
         self.leased(lease, now).map_or(0, |(_, job)| job.webhook_bytes())
@@ -182,7 +194,7 @@ impl Index {
         lease: Lease,
         end: End,
         metered: Option<Metered>,
-        reserved: usize,
+        room: Room,
         now: Timestamp,
     ) -> Option<Finished> {
         let (key, job) = self.leased(lease, now)?;
@@ -191,7 +203,7 @@ impl Index {
         self.decide(key, event, now).ok()?;
         let job = self.jobs.get_mut(key)?;
         let change = &mut job.pending.as_mut()?.change;
-        change.reserved += reserved;
+        change.room.add(room);
         let used = metered.map(|metered| {
             let started_at = job.row.attempt.as_ref().and_then(|attempt| attempt.started_at);
             let used = JobUsage::of(&metered, now.millis_since(started_at.unwrap_or(now)));
@@ -257,7 +269,7 @@ impl Index {
         &mut self,
         lease: Lease,
         chunks: Vec<Chunk>,
-        reserved: usize,
+        room: Room,
         result_bytes_max: u64,
         now: Timestamp,
     ) -> Result<bool, ResultsFull> {
@@ -277,7 +289,7 @@ impl Index {
             change.chunks_first = first;
         }
         change.operations += 1;
-        change.reserved += reserved;
+        change.room.add(room);
         let count = chunks.len() as u64;
         change.chunks.extend(chunks);
         let attempt = job.row.attempt_mut();

@@ -46,6 +46,7 @@ use crate::state::owners::{OwnerKey, Owners};
 use crate::state::queue_changes::{QueueChanges, QueueVersion};
 use crate::state::ready::Ready;
 use crate::state::requests::{DbRequest, NewSegment};
+use crate::state::room::Room;
 use crate::state::slab::{JobKey, Slab};
 use crate::state::urls::Url;
 
@@ -334,11 +335,11 @@ impl Index {
         self.jobs.get_mut(key).filter(|job| job.seq == seq)
     }
 
-    /// Adds the usage of an attempt without a result, with the bytes that it occupies.
-    pub(crate) fn add_bill(&mut self, lease: Lease, bill: Bill, reserved: usize) {
+    /// Adds the usage of an attempt without a result, with the room that it occupies.
+    pub(crate) fn add_bill(&mut self, lease: Lease, bill: Bill, room: Room) {
         let used = JobUsage::of(&bill.metered, bill.wall_ms);
         self.add_usage_of_cancelled(lease, &used);
-        self.backlog.push(Write::Bill(Box::new(bill), reserved));
+        self.backlog.push(Write::Bill(Box::new(bill), room));
     }
 
     /// The usage, as it is on disk.
@@ -362,13 +363,12 @@ impl Index {
     }
 
     /// Records the result of an attempt to send a webhook. `ack` resolves when it is on disk.
-    /// Returns whether the batch releases the `reserved` bytes: not when the webhook does not exist
-    /// any more.
+    /// Returns whether the batch releases the `room`: not when the webhook does not exist any more.
     pub(crate) fn record_attempt(
         &mut self,
         id: DeliveryId,
         after: impl FnOnce(&Delivery) -> Delivery,
-        reserved: usize,
+        room: Room,
         ack: Ack,
     ) -> bool {
         let Some(delivery) = self.outbox.get(id) else {
@@ -376,7 +376,7 @@ impl Index {
             return false;
         };
         let after = Box::new(after(delivery));
-        self.backlog.push(Write::Delivery(after, reserved, ack));
+        self.backlog.push(Write::Delivery(after, room, ack));
         true
     }
 
@@ -569,7 +569,7 @@ impl Index {
         now: Timestamp,
         max: EndpointMax,
     ) -> Result<Decided, StoreError> {
-        let Submitted { job, input, reserved, ack } = new;
+        let Submitted { job, input, room, ack } = new;
         // Checked under the same lock as the deletion. The endpoint's jobs are deleted after its
         // incarnation has ended, so a job that is accepted here is deleted with the others.
         if job.incarnation.has_ended() {
@@ -611,7 +611,7 @@ impl Index {
         let change = Change {
             insert: Some(Box::new(insert)),
             operations: 1,
-            reserved,
+            room,
             submission: Some(ack),
             ..Change::default()
         };
@@ -785,7 +785,7 @@ pub(crate) struct Submitted {
     /// Its `input` and `s3_config` are empty; their values are in `input` below.
     pub(crate) job: NewJob,
     pub(crate) input: Payload,
-    /// Bytes that it occupies in the write buffer.
-    pub(crate) reserved: usize,
+    /// What it occupies in the write buffer.
+    pub(crate) room: Room,
     pub(crate) ack: SubmissionAck,
 }

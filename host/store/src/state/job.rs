@@ -35,6 +35,7 @@ use crate::state::owners::OwnerKey;
 use crate::state::owners::Owners;
 use crate::state::ready::Rank;
 use crate::state::relay::Sender;
+use crate::state::room::{Room, is_large};
 use crate::state::urls::Url;
 
 /// Approximate bytes of a webhook besides its payloads and its URL, including its entry in the
@@ -255,8 +256,8 @@ pub(crate) struct Change {
     pub(crate) sends_webhook: bool,
     /// Number of decisions in this change.
     pub(crate) operations: u64,
-    /// Bytes reserved in the write buffer.
-    pub(crate) reserved: usize,
+    /// What it occupies in the write buffer.
+    pub(crate) room: Room,
     pub(crate) submission: Option<SubmissionAck>,
     pub(crate) acks: Vec<Ack>,
 }
@@ -708,6 +709,14 @@ impl Job {
     /// Whether the chosen retention of this job moves the end of its ttl.
     pub(crate) fn has_movable_ttl(&self) -> bool {
         self.times.has_chosen_retention() && !self.row.has_shortened_ttl()
+    }
+
+    /// Whether the change that is to be written is large, with its webhook.
+    pub(crate) fn has_large_change(&self) -> bool {
+        self.pending.as_deref().is_some_and(|Pending { change, .. }| {
+            let webhook_bytes = if change.sends_webhook { self.webhook_bytes() } else { 0 };
+            is_large(change.room.bytes().max(webhook_bytes))
+        })
     }
 
     /// Approximate bytes of the webhook at its end: the input, and the output or the chunks.

@@ -35,6 +35,7 @@ pub(crate) mod relay;
 mod remove_slice;
 pub(crate) mod requests;
 mod restore;
+pub(crate) mod room;
 pub(crate) mod search;
 pub(crate) mod slab;
 mod urls;

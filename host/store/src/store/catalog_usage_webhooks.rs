@@ -100,11 +100,12 @@ impl DeliveryStore for Store {
         report: DeliveryOutcome,
         next: AfterAttempt,
     ) -> Result<(), StoreError> {
-        let reserved = self.shared.reserve(report.error.as_ref().map_or(0, String::len)).await?;
+        let mut reserved =
+            self.shared.reserve(report.error.as_ref().map_or(0, String::len)).await?;
         let (ack, on_disk) = oneshot::channel();
         self.shared.change(|index, now| {
             let after = |delivery: &Delivery| delivery.after(report, next, now);
-            if index.record_attempt(id, after, reserved.bytes(), ack) {
+            if index.record_attempt(id, after, reserved.take_room(), ack) {
                 reserved.hand_over();
             }
         })?;

@@ -38,6 +38,7 @@ use crate::state::job::{Job, JobRow, SubmissionAck};
 use crate::state::query::FoundChunks;
 use crate::state::relay::Relayed;
 use crate::state::requests::{ChunkRequest, DbRequest};
+use crate::state::room::{Room, is_large};
 
 /// Most jobs that one call of `expire` deletes, and most idempotency records that it forgets.
 const EXPIRE_JOBS_MAX: usize = 500;
@@ -92,8 +93,10 @@ impl JobStore for Store {
         shared.check_available()?;
         let body = std::mem::replace(&mut job.input, Json::null());
         let input = Payload { body, s3_config: job.s3_config.take() };
-        let Some(reserved) = shared.reserve_if(input.len(), DiskSpaceGauge::admits_work).await?
-        else {
+        let bytes = input.len();
+        let turn = is_large(bytes).then(|| shared.turn(bytes, &job.owner, &job.endpoint));
+        let admits = DiskSpaceGauge::admits_work;
+        let Some(mut reserved) = shared.reserve_if(bytes, turn, admits).await? else {
             // A duplicate needs no room.
             if let Some(idempotency) = job.idempotency
                 && let Some(first) = self.find_repeated(&job.endpoint, idempotency).await?
@@ -106,7 +109,7 @@ impl JobStore for Store {
         let (sender, on_disk) = oneshot::channel();
         let ack = SubmissionAck { sender, wants_end: job.may_linger };
         let limit = shared.settings.endpoint_max();
-        let new = Submitted { job, input, reserved: reserved.bytes(), ack };
+        let new = Submitted { job, input, room: reserved.take_room(), ack };
         match shared.change(|index, now| index.submit(new, now, limit))?? {
             Decided::Queued(notice) => {
                 reserved.hand_over();
@@ -184,7 +187,7 @@ impl JobStore for Store {
     async fn append_chunks(&self, lease: Lease, chunks: Vec<Chunk>) -> FencedAnswer {
         let bytes = stored_bytes(&chunks);
         let admits = DiskSpaceGauge::admits_chunks;
-        let Some(reserved) = self.reserve_for(lease, bytes, admits).await? else {
+        let Some(mut reserved) = self.reserve_for(lease, bytes, admits).await? else {
             return Ok(Fenced::Stale);
         };
         let results_max = self.shared.settings.result_bytes_max;
@@ -192,13 +195,13 @@ impl JobStore for Store {
             if chunks.is_empty() {
                 return index.leased(lease, now).is_some();
             }
-            match index.append_chunks(lease, chunks, reserved.bytes(), results_max, now) {
+            match index.append_chunks(lease, chunks, reserved.take_room(), results_max, now) {
                 Ok(true) => reserved.hand_over(),
                 Ok(false) => return false,
                 Err(full) => {
                     // The job has ended, and its attempt is stopped like that of a cancelled job.
                     let end = End::from(Outcome::Completed(Json::null())).without_results(full);
-                    let _ = index.finish(lease, end, None, 0, now);
+                    let _ = index.finish(lease, end, None, Room::default(), now);
                     return false;
                 }
             }
@@ -226,9 +229,9 @@ impl JobStore for Store {
     }
 
     async fn bill(&self, lease: Lease, bill: Bill) -> Result<(), StoreError> {
-        let reserved = self.shared.reserve(0).await?;
+        let mut reserved = self.shared.reserve(0).await?;
         self.shared.change(|index, _| {
-            index.add_bill(lease, bill, reserved.bytes());
+            index.add_bill(lease, bill, reserved.take_room());
             reserved.hand_over();
         })
     }

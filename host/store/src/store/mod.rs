@@ -48,6 +48,7 @@ use crate::state::index::Index;
 use crate::state::job::Job;
 use crate::state::owners::Owners;
 use crate::state::requests::{DbRequest, Located};
+use crate::state::room::is_large;
 use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};
 use crate::tables::db::Db;
@@ -303,7 +304,14 @@ impl Store {
         admits: impl Fn(&DiskSpaceGauge) -> bool,
     ) -> Result<Option<Reserved<'_>>, StoreError> {
         loop {
-            if let Some(reserved) = self.shared.reserve_if(bytes, &admits).await? {
+            let mut turn = None;
+            if is_large(bytes) {
+                turn = self.shared.turn_of(lease, bytes)?;
+                if turn.is_none() {
+                    return Ok(None);
+                }
+            }
+            if let Some(reserved) = self.shared.reserve_if(bytes, turn, &admits).await? {
                 return Ok(Some(reserved));
             }
             if !self.shared.change_live(|index, now| index.leased(lease, now).is_some())? {
@@ -328,7 +336,7 @@ impl Store {
         loop {
             let is_small = wanted <= UNBOUNDED_RESULT_BYTES;
             let admits = |disk_space: &DiskSpaceGauge| is_small || disk_space.admits_results();
-            let Some(reserved) = self.reserve_for(lease, wanted, admits).await? else {
+            let Some(mut reserved) = self.reserve_for(lease, wanted, admits).await? else {
                 return Ok(false);
             };
             let decided = shared.change(|index, now| {
@@ -346,7 +354,7 @@ impl Store {
                     attempt = Some((end, metered));
                     return None;
                 }
-                let finished = index.finish(lease, end, metered, reserved.bytes(), now);
+                let finished = index.finish(lease, end, metered, reserved.take_room(), now);
                 if finished.is_some() {
                     reserved.hand_over();
                 }
