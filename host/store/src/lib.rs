@@ -31,9 +31,9 @@
 //!   all damage, [`repair`](fn@repair) copies the undamaged data into a new directory, and
 //!   [`import`](fn@import) moves all data into a database.
 //!
-//! **Bounds.** Every queue is bounded: payloads by [`Settings::write_buffer_bytes`], large ones with
-//! shares of owners; changes of jobs by one for each job, other changes by one for each caller, the journal by
-//! [`Settings::journal_bytes`].
+//! **Bounds.** Every queue is bounded: payloads by [`Settings::write_buffer_bytes`], large ones
+//! with shares of owners; changes of jobs by one for each job, other changes by one for each
+//! caller, the journal by [`Settings::journal_bytes`].
 //!
 //! **Layers.** `store` and `recover` use all others but `offline`; `checkpoint`, `commit` and
 //! `offline` use `state`, `tables`, `format` and `journal`, and `offline` also `postgres`,

@@ -46,9 +46,9 @@ pub struct Settings {
     /// when it waits for space.
     pub disk_space: Arc<DiskSpaceGauge>,
     /// Most bytes of small operations that wait to be written, and most bytes of large ones, which
-    /// have a payload of more than 64 KiB. At the bound `submit`, `finish` and `append_chunks` wait.
-    /// An owner has a share of the bytes of large operations, and an endpoint a quarter; a payload
-    /// larger than that counts as a quarter.
+    /// have a payload of more than 64 KiB. At the bound `submit`, `finish` and `append_chunks`
+    /// wait. An owner has a share of the bytes of large operations, and an endpoint a quarter; a
+    /// payload larger than that counts as a quarter.
     pub write_buffer_bytes: usize,
     /// Most jobs written by one transaction.
     pub batch_jobs_max: usize,

@@ -119,8 +119,8 @@ impl Backlog {
         *queued = Some(urgency);
     }
 
-    /// Begins a batch of the entries that are due at `now`; with `takes_all` of all entries, without
-    /// turns.
+    /// Begins a batch of the entries that are due at `now`; with `takes_all` of all entries,
+    /// without turns.
     pub(crate) fn begin_round(&mut self, takes_all: bool, now: Instant) -> Round {
         let takes_large = takes_all || self.is_turn_of_large && !self.large.is_empty();
         self.is_turn_of_large = !takes_large;
