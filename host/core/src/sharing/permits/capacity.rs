@@ -222,7 +222,7 @@ pub(super) enum Parts {
 #[derive(Debug)]
 pub(super) struct Capacity {
     slots: SharedBound,
-    bytes: SharedBound,
+    pub(super) bytes: SharedBound,
     parts: Parts,
     /// What all owners hold together.
     pub(super) taken: PermitAmount,
@@ -297,13 +297,6 @@ impl Capacity {
         self.bytes.max().saturating_sub(self.taken.bytes.saturating_add(self.withheld))
     }
 
-    /// Most bytes that one owner may hold now, when no other owner holds any.
-    pub(super) fn bytes_of_owner_max(&self) -> u64 {
-        let all = self.bytes.max();
-        // Without overflow: hosts may have `u64::MAX` bytes.
-        if self.bytes.has_shares() { all - all / 4 } else { all }
-    }
-
     /// Whether the endpoints of the owner have shares.
     pub(super) fn divides<O: Sharer>(&self, owner: &O) -> bool {
         match &self.parts {
@@ -365,7 +358,7 @@ impl Capacity {
         if is_reserved {
             return PermitFit::Fits;
         }
-        if more.bytes > self.bytes_of_owner_max() {
+        if more.bytes > owner_max(&self.bytes) {
             return PermitFit::OwnerBytes;
         }
         let bytes = |held: &Held| Then {
@@ -412,6 +405,13 @@ impl Capacity {
             AtShare::Part => PermitFit::PartSlots,
         })
     }
+}
+
+/// Most bytes that one owner may hold now, when no other owner holds any.
+pub(super) fn owner_max(bytes: &SharedBound) -> u64 {
+    let all = bytes.max();
+    // Without overflow: hosts may have `u64::MAX` bytes.
+    if bytes.has_shares() { all - all / 4 } else { all }
 }
 
 /// How many of so many slots may be reserved.

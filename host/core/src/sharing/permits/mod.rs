@@ -58,7 +58,7 @@ use crate::sharing::cores::cores;
 use crate::sharing::shares::{Level, SharedBound};
 use crate::sharing::tenancy::Tenancy;
 
-use self::capacity::{Capacity, Held, Holders, Parts, PermitFit, Request, Reserve};
+use self::capacity::{Capacity, Held, Holders, Parts, PermitFit, Request, Reserve, owner_max};
 pub use self::capacity::{PermitAmount, reservable};
 use self::line::{Holder, Line, OwnerPart};
 pub use self::sharer::Sharer;
@@ -74,6 +74,8 @@ impl<O: Sharer> Clone for Permits<O> {
 
 struct Shared<O: Sharer> {
     permit_max: PermitAmount,
+    /// Also a part of the capacity: it is read here without the lock.
+    bytes: SharedBound,
     line: Mutex<Line<O, Permit<O>>>,
 }
 
@@ -158,7 +160,8 @@ impl<O: Sharer> Permits<O> {
 
     fn of(capacity: Capacity) -> Self {
         let permit_max = capacity.permit_max();
-        Self(Arc::new(Shared { permit_max, line: Mutex::new(Line::new(capacity)) }))
+        let bytes = capacity.bytes.clone();
+        Self(Arc::new(Shared { permit_max, bytes, line: Mutex::new(Line::new(capacity)) }))
     }
 
     /// The share of an endpoint.
@@ -187,7 +190,7 @@ impl<O: Sharer> Permits<O> {
 
     /// Most bytes of one permit: all of them, or three quarters while owners have shares.
     pub fn bytes_of_owner_max(&self) -> u64 {
-        self.0.line.lock().capacity.bytes_of_owner_max()
+        owner_max(&self.0.bytes)
     }
 
     /// The bytes of all slots.
