@@ -231,6 +231,9 @@ impl Workers for Dispatcher {
                     "every sandbox of the host is taken (--max-running-jobs, --max-sandbox-memory-mib)"
                         .into()
                 }
+                SandboxShortage::OfMachine => "the machine is short of memory, so that sandboxes get no more \
+                     (`sandboxes.memory.withheldBytes` of /v1/system)"
+                    .into(),
                 SandboxShortage::OfEndpoint => "the endpoint has its share of the host's sandboxes; the rest is kept free \
                      for other endpoints and for jobs that handlers call (--max-running-jobs, \
                      --max-sandbox-memory-mib)"

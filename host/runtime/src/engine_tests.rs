@@ -45,7 +45,7 @@ const LARGE: u32 = 2_200;
 
 #[test]
 fn a_pool_beyond_the_address_space_is_refused() {
-    for (jobs, gib) in [(10_000, 160_000), (1_000_000, 16_000_000)] {
+    for (jobs, gib) in [(20_000, 320_000), (1_000_000, 16_000_000)] {
         let swap = SwapWatch::of_this_machine();
         let refused = Engines::new(jobs, Pool::for_this_machine(), false, swap).unwrap_err();
         let expected = format!("cannot reserve the addresses of {jobs} sandboxes, {gib} GiB");

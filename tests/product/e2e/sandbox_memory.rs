@@ -162,4 +162,6 @@ async fn jobs_that_grow_together_end_once_and_delay_no_other_endpoint() {
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     assert!(served > 0);
+    let logs = client.get("/v1/endpoints/greedy/logs?tail=10000").await.ok().to_string();
+    assert!(logs.contains("ms for memory of the host (--max-sandbox-memory-mib)"), "{logs}");
 }

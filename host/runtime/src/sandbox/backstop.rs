@@ -3,7 +3,8 @@
 //! **Promise.** The account bounds what sandboxes have, as long as the rest of the process has no
 //! more than its part. If it has more, as much is withheld from sandboxes, and all that is free
 //! while the machine has less than [`FREE_PART`] of its memory. Jobs then wait, before the kernel
-//! must end the host. Sandboxes that run keep what they have.
+//! must end the host. Sandboxes that run keep what they have, and [`NEVER_WITHHELD`] are left to
+//! small ones.
 //! **Cost.** Two short files of the kernel, read each [`LOOK`] while sandboxes exist: 40 µs.
 
 use std::fs;
@@ -19,6 +20,10 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// Sandboxes get no more while less than this part of the memory is free.
 const FREE_PART: u64 = 16;
+
+/// Memory of sandboxes that is never withheld, so that small jobs run on a machine whose memory
+/// other programs use.
+const NEVER_WITHHELD: u64 = 64 << 20;
 
 /// The rest of the process may have at least this part of the memory, however large the operator
 /// has made the part of sandboxes.
@@ -61,12 +66,13 @@ fn bytes(text: &str, name: &str) -> Option<u64> {
 fn withheld(measured: Measured, memory: SandboxMemory, available: u64) -> u64 {
     let SandboxMemory { permits: PermitBytes { max, taken, .. }, kept } = memory;
     let Measured { process, machine_free } = measured;
+    let most = max.saturating_sub(NEVER_WITHHELD);
     let free = machine_free.min(available.saturating_sub(process));
     if free < available / FREE_PART {
-        return max;
+        return most;
     }
     let of_rest = available.saturating_sub(max).max(available / REST_PART);
-    process.saturating_sub(taken).saturating_sub(kept).saturating_sub(of_rest).min(max)
+    process.saturating_sub(taken).saturating_sub(kept).saturating_sub(of_rest).min(most)
 }
 
 /// Looks until the runtime ends. `kept` is what ended sandboxes have left in memory, and `None`
@@ -123,8 +129,10 @@ mod tests {
         assert_eq!(withheld(10 * GIB, 5 * GIB, GIB, 13 * GIB, 3 * GIB), GIB);
         assert_eq!(withheld(10 * GIB, 0, 0, 14 * GIB, 2 * GIB), 8 * GIB);
         // Others use the machine.
-        assert_eq!(withheld(10 * GIB, 0, 0, GIB, GIB - 1), 10 * GIB);
-        assert_eq!(withheld(10 * GIB, 9 * GIB, 0, 15 * GIB + 1, 3 * GIB), 10 * GIB);
+        let all = 10 * GIB - NEVER_WITHHELD;
+        assert_eq!(withheld(10 * GIB, 0, 0, GIB, GIB - 1), all);
+        assert_eq!(withheld(10 * GIB, 9 * GIB, 0, 15 * GIB + 1, 3 * GIB), all);
+        assert_eq!(withheld(NEVER_WITHHELD, 0, 0, GIB, 0), 0);
         // The operator has given more than the machine has.
         assert_eq!(withheld(64 * GIB, 0, 0, 2 * GIB, 14 * GIB), 0);
         assert_eq!(withheld(64 * GIB, GIB, 0, 4 * GIB, 12 * GIB), GIB);

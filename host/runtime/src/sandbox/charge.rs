@@ -96,7 +96,7 @@ impl Charge {
 
     /// Charges so many bytes more; waits if the host has none. `memory_bytes_max`: the limit of the
     /// endpoint. `has_acted`: whether the attempt has had an effect outside of its instance, so
-    /// that a second run may repeat it.
+    /// that a second run may repeat it. Returns how long it has waited.
     ///
     /// # Errors
     /// [`NoMemory`] when no attempt that waits gets memory: this one must end.
@@ -106,7 +106,7 @@ impl Charge {
         growths: &Growths,
         memory_bytes_max: u64,
         has_acted: bool,
-    ) -> Result<(), NoMemory> {
+    ) -> Result<Duration, NoMemory> {
         let (share, growth) = {
             let mut charged = self.0.lock();
             charged.used += bytes;
@@ -114,23 +114,24 @@ impl Charge {
             let has = charged.permit.amount().bytes;
             // Most growths end here, without the lock that all sandboxes share.
             if charged.used <= has || charged.is_fixed {
-                return Ok(());
+                return Ok(Duration::ZERO);
             }
             // No instance is charged more than one may have, so that every wait can end.
             let missing = charged.used.min(growths.bytes_max()).saturating_sub(has);
             if missing == 0 {
-                return Ok(());
+                return Ok(Duration::ZERO);
             }
             let (level, since) = (charged.permit.level(), charged.since);
             let growth = Growth { level, since, has, missing, memory_bytes_max, has_acted };
             (charged.permit.share().clone(), growth)
         };
-        let more = match share.try_grow(growth.missing, growth.level, growth.since) {
-            Some(more) => more,
-            None => growths.wait(&share, growth).await?,
+        let begun = Instant::now();
+        let (more, waited) = match share.try_grow(growth.missing, growth.level, growth.since) {
+            Some(more) => (more, Duration::ZERO),
+            None => (growths.wait(&share, growth).await?, begun.elapsed()),
         };
         self.0.lock().permit.absorb(more);
-        Ok(())
+        Ok(waited)
     }
 
     /// The instance has so many bytes less. They are charged until the next

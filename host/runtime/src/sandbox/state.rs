@@ -5,6 +5,7 @@
 //! handlers use none of them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use gristmill_core::id::OwnerId;
@@ -39,6 +40,9 @@ pub(crate) const HOST_CALL_BYTES_MAX: usize = OUTPUT_BYTES_MAX + (4 << 20);
 /// error. The host keeps up to [`HTTP_HEAD_BYTES_MAX`] for each, also for the head of an answer, so
 /// 32 MiB for a job in total.
 pub(crate) const HANDLES_MAX: usize = 1_024;
+
+/// A shorter wait for memory is not named in the log.
+const LOGGED_WAIT: Duration = Duration::from_millis(100);
 
 /// Most random bytes that a handler gets in one call.
 const RANDOM_BYTES_MAX: u64 = 64 << 10;
@@ -172,7 +176,8 @@ impl State {
         self.attempt.trace = None;
     }
 
-    /// Charges so many bytes more to the instance; waits if the host has none.
+    /// Charges so many bytes more to the instance; waits if the host has none. The log of the
+    /// attempt names a wait of at least [`LOGGED_WAIT`].
     ///
     /// # Errors
     /// [`NoMemory`](crate::sandbox::growths::NoMemory): the attempt must end.
@@ -180,7 +185,13 @@ impl State {
         let has_acted = self.has_acted();
         let memory_bytes_max = self.limiter.memory_bytes_max();
         let charge = self.charge.clone();
-        Ok(charge.add(bytes, &self.account.growths, memory_bytes_max, has_acted).await?)
+        let waited = charge.add(bytes, &self.account.growths, memory_bytes_max, has_acted).await?;
+        if waited >= LOGGED_WAIT {
+            let ms = waited.as_millis();
+            let line = format!("waited {ms} ms for memory of the host (--max-sandbox-memory-mib)");
+            self.log.write(LogLevel::Warn, &line);
+        }
+        Ok(())
     }
 
     /// Whether the attempt has had an effect outside of its instance: a chunk, a call, a request,

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::id::{EndpointId, OwnerId};
+use crate::sharing::permits::{PermitBytes, PermitShortage};
 use crate::sharing::tenancy::Tenancy;
 
 fn permits(slots: usize, bytes: u64) -> Permits {
@@ -159,4 +160,20 @@ proptest! {
         drop((held, waits));
         prop_assert_eq!((bytes_taken(&permits), permits.taken(), permits.waiting()), (0, 0, 0));
     }
+}
+
+#[test]
+fn withheld_bytes_are_granted_to_no_permit_and_no_growth() {
+    let permits = Permits::new(8, 10, Tenancy::default());
+    let held = share(&permits, 0).try_take(4, Level::CLIENT).unwrap();
+    permits.withhold(5);
+    assert_eq!(share(&permits, 1).shortage(2), PermitShortage::OfMachine);
+    assert!(share(&permits, 0).try_grow(2, Level::CLIENT, Instant::now()).is_none());
+    let mut waits = Box::pin(share(&permits, 1).queue(2, Level::CLIENT));
+    let mut grows = Box::pin(share(&permits, 0).grow(3, Level::CLIENT, Instant::now()));
+    assert!((&mut waits).now_or_never().is_none());
+    permits.withhold(0);
+    let granted = ((&mut grows).now_or_never().unwrap(), (&mut waits).now_or_never().unwrap());
+    assert_eq!(permits.bytes(), PermitBytes { max: 10, taken: 9, withheld: 0, growing: 0 });
+    drop((held, granted));
 }

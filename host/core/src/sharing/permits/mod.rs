@@ -112,6 +112,8 @@ pub struct PermitBytes {
 pub enum PermitShortage {
     /// The host has none.
     OfHost,
+    /// Bytes are [withheld](Permits::withhold).
+    OfMachine,
     /// The owner has its share, and the rest is kept free for other owners.
     OfOwner,
     /// The endpoint has its share, and the rest is kept free for other endpoints and called jobs.
@@ -331,6 +333,7 @@ impl<O: Sharer> PermitShare<O> {
         let request = Request::new(PermitAmount::one(bytes), Level::CLIENT);
         let line = self.permits.0.line.lock();
         match line.capacity.fit(&line.holders(&self.holder), request) {
+            PermitFit::NoBytes if line.capacity.withheld > 0 => PermitShortage::OfMachine,
             PermitFit::Fits | PermitFit::NoSlot | PermitFit::NoBytes => PermitShortage::OfHost,
             PermitFit::Kept => PermitShortage::OfClients,
             PermitFit::Reserved => PermitShortage::OfReserves,
