@@ -17,9 +17,12 @@ use gristmill_tests::{Answer, TestHost};
 /// 2023-11-14T22:13:20Z.
 const CLOCK: &str = "--manual-clock=1700000000000";
 
+/// Bounds that otherwise depend on the machine.
+const MACHINE: [&str; 2] = ["--max-running-jobs=256", "--max-sandbox-memory-mib=1024"];
+
 /// A host whose clock stands still at a known time.
 fn host(arguments: &[&str]) -> TestHost {
-    TestHost::start_with(&[&[CLOCK], arguments].concat())
+    TestHost::start_with(&[&[CLOCK], &MACHINE[..], arguments].concat())
 }
 
 /// Compares an answer with the snapshot of this name.

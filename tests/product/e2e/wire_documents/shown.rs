@@ -12,7 +12,8 @@ const IDS: [&str; 3] = ["id", "jobId", "workerId"];
 const CHOSEN_IDS: [&str; 3] = ["all", "flour", "mill"];
 
 /// Fields whose numbers are measured, or depend on the machine or the compiler.
-const MEASURED: [&str; 13] = [
+const MEASURED: [&str; 15] = [
+    "chargedBytes",
     "codeBytes",
     "compileMs",
     "cpuMs",
@@ -23,6 +24,7 @@ const MEASURED: [&str; 13] = [
     "freeBytes",
     "fuel",
     "journalBytes",
+    "keptBytes",
     "memoryBytesPeak",
     "reserveBytes",
     "sizeInBytes",
