@@ -172,6 +172,7 @@ test('settings of an endpoint are set, saved, shown again and compared, and an e
   // The keyboard alone.
   await fuel.focus();
   await page.keyboard.type('9007199254740993');
+  await page.getByLabel('Take all memory at once').focus();
   await page.keyboard.press('Tab');
   await focused(traces);
   await page.keyboard.press('y');
