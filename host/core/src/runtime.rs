@@ -27,7 +27,7 @@ pub use crate::metrics::failure_reason::FailureReason;
 use crate::metrics::instruments::DurationTotals;
 use crate::sharing::disk_space::Shortage;
 use crate::sharing::permits::PermitBytes;
-pub use crate::sharing::permits::PermitShortage as SandboxShortage;
+pub use crate::sharing::permits::{PermitShortage as SandboxShortage, ShortageCause};
 use crate::sharing::shares::Level;
 use crate::time::Timestamp;
 use crate::trace::TraceContext;
@@ -56,9 +56,9 @@ pub trait Runtime: Send + Sync + std::fmt::Debug {
     /// identity. `None`: the endpoint was deleted.
     fn retire(&self, endpoint: &EndpointId, current: Option<&Arc<Deployment>>);
 
-    /// Why a worker of this deployment waits for room for a client's job.
-    fn shortage(&self, _deployment: &Deployment) -> SandboxShortage {
-        SandboxShortage::OfHost
+    /// Why a worker of this deployment waits for room for a client's job, if it is known.
+    fn shortage(&self, _deployment: &Deployment) -> Option<SandboxShortage> {
+        None
     }
 
     /// Sandboxes that run now, and workers that wait for one.

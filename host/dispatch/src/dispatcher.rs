@@ -9,7 +9,7 @@ use gristmill_core::deploy::endpoint::{Deployment, Scaler};
 use gristmill_core::id::EndpointId;
 use gristmill_core::job::record::Demand;
 use gristmill_core::logs::Logs;
-use gristmill_core::runtime::{Runtime, SandboxShortage};
+use gristmill_core::runtime::Runtime;
 use gristmill_core::signals::{EarlyEnd, EarlyEndCause, QueueListener, Signals};
 use gristmill_core::store::JobStore;
 use gristmill_core::time::Clock;
@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::shared::Shared;
+use crate::shortage::sentence;
 use crate::workers::{EndpointWorkers, Event, Starter};
 use crate::{attempt_spans, expiry, history};
 
@@ -226,29 +227,8 @@ impl Workers for Dispatcher {
             return Some("a worker is preparing the handler".into());
         }
         if counts.throttled > 0 {
-            return Some(match shared.runtime.shortage(&deployment) {
-                SandboxShortage::OfHost => {
-                    "every sandbox of the host is taken (--max-running-jobs, --max-sandbox-memory-mib)"
-                        .into()
-                }
-                SandboxShortage::OfMachine => "the machine is short of memory, so that sandboxes get no more \
-                     (`sandboxes.memory.withheldBytes` of /v1/system)"
-                    .into(),
-                SandboxShortage::OfEndpoint => "the endpoint has its share of the host's sandboxes; the rest is kept free \
-                     for other endpoints and for jobs that handlers call (--max-running-jobs, \
-                     --max-sandbox-memory-mib)"
-                    .into(),
-                SandboxShortage::OfClients => "the free sandboxes of the host are kept for jobs that handlers call \
-                     (--max-running-jobs)"
-                    .into(),
-                SandboxShortage::OfReserves => "the free sandboxes of the host are reserved by `workersMin` of other \
-                     endpoints (--max-running-jobs)"
-                    .into(),
-                SandboxShortage::OfOwner => "the endpoint's owner has its share of the host's sandboxes; the rest is \
-                                      kept free for other owners (--max-running-jobs, \
-                                      --max-sandbox-memory-mib)"
-                    .into(),
-            });
+            let shortage = shared.runtime.shortage(&deployment);
+            return Some(shortage.map_or_else(|| "the job waits for a sandbox".into(), sentence));
         }
         if counts.running >= u64::from(workers_max) {
             return Some(format!("all {workers_max} workers are busy (workersMax)"));

@@ -21,6 +21,7 @@ mod expiry;
 mod history;
 mod outage_log;
 mod shared;
+mod shortage;
 mod workers;
 
 pub use delivery::{CallEnd, Deliverer, DeliveryParts, HttpSender, WebhookCall, WebhookSender};

@@ -431,8 +431,8 @@ impl Runtime for WasmtimeRuntime {
         self.permits.serve();
     }
 
-    fn shortage(&self, deployment: &Deployment) -> SandboxShortage {
-        self.share(deployment).shortage(self.estimate(deployment))
+    fn shortage(&self, deployment: &Deployment) -> Option<SandboxShortage> {
+        Some(self.share(deployment).shortage(self.estimate(deployment)))
     }
 
     fn compiles(&self) -> DurationTotals {

@@ -39,7 +39,7 @@ async fn jobs_that_run_for_a_week_leave_sandboxes_for_other_owners() {
     }
     let waits = park(&first, "parks").await;
     until_workers(&first, "parks", 4, 1).await;
-    assert!(reason(&first, "parks", &waits).await.contains("every sandbox of the host is taken"));
+    assert!(reason(&first, "parks", &waits).await.contains("no sandbox of the host is free"));
 
     // A second owner comes while the first one holds everything: the next free sandbox is the
     // second owner's.
@@ -49,7 +49,7 @@ async fn jobs_that_run_for_a_week_leave_sandboxes_for_other_owners() {
         .await;
     let job = second.submit("works", json!({ "op": "echo" })).await;
     until_workers(&second, "works", 0, 1).await;
-    assert!(reason(&second, "works", &job).await.contains("every sandbox of the host is taken"));
+    assert!(reason(&second, "works", &job).await.contains("no sandbox of the host is free"));
     first.cancel("parks", &parked.remove(0)).await.ok();
     second.until("works", &job, "COMPLETED").await;
     until_workers(&first, "parks", 3, 1).await;

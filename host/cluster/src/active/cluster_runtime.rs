@@ -95,7 +95,7 @@ impl Runtime for ClusterRuntime {
         self.runners.retire(endpoint, current);
     }
 
-    fn shortage(&self, deployment: &Deployment) -> SandboxShortage {
+    fn shortage(&self, deployment: &Deployment) -> Option<SandboxShortage> {
         self.local.shortage(deployment)
     }
 

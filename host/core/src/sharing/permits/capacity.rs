@@ -262,13 +262,17 @@ impl Capacity {
         granted
     }
 
+    /// All slots and all bytes.
+    pub(super) fn max(&self) -> PermitAmount {
+        PermitAmount { slots: self.slots.max(), bytes: self.bytes.max() }
+    }
+
     /// The largest permit.
     pub(super) fn permit_max(&self) -> PermitAmount {
-        let slots = match self.parts {
-            Parts::OfWork { slots_max } => slots_max,
-            Parts::OfJobs(_) => self.slots.max(),
-        };
-        PermitAmount { slots, bytes: self.bytes.max() }
+        match self.parts {
+            Parts::OfWork { slots_max } => PermitAmount { slots: slots_max, ..self.max() },
+            Parts::OfJobs(_) => self.max(),
+        }
     }
 
     /// The rank of an owner that holds so much: the larger one of its parts of the slots and of the

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::id::{EndpointId, OwnerId};
-use crate::sharing::permits::{PermitBytes, PermitShortage};
+use crate::sharing::permits::{PermitBytes, ShortageCause};
 use crate::sharing::tenancy::Tenancy;
 
 fn permits(slots: usize, bytes: u64) -> Permits {
@@ -167,7 +167,7 @@ fn withheld_bytes_are_granted_to_no_permit_and_no_growth() {
     let permits = Permits::new(8, 10, Tenancy::default());
     let held = share(&permits, 0).try_take(4, Level::CLIENT).unwrap();
     permits.withhold(5);
-    assert_eq!(share(&permits, 1).shortage(2), PermitShortage::OfMachine);
+    assert_eq!(share(&permits, 1).shortage(2).cause, ShortageCause::OfMachine);
     assert!(share(&permits, 0).try_grow(2, Level::CLIENT, Instant::now()).is_none());
     let mut waits = Box::pin(share(&permits, 1).queue(2, Level::CLIENT));
     let mut grows = Box::pin(share(&permits, 0).grow(3, Level::CLIENT, Instant::now()));

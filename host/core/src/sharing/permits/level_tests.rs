@@ -65,7 +65,9 @@ fn each_endpoint_leaves_a_quarter_of_what_its_owner_may_have() {
     assert_eq!(held.each_ref().map(Vec::len), [36, 9, 2, 1]);
     let other = take_all(&permits, "b", "of-b", 0);
     assert_eq!((held.iter().map(Vec::len).sum::<usize>(), other.len()), (48, 12));
-    assert_eq!(share(&permits, A, "e").shortage(1), PermitShortage::OfOwner);
+    let shortage = share(&permits, A, "e").shortage(1);
+    assert_eq!(shortage.cause, ShortageCause::OfOwner);
+    assert_eq!((shortage.needed_bytes, shortage.held, shortage.max), (None, 48, 64));
 }
 
 #[test]
@@ -74,7 +76,7 @@ fn an_endpoint_leaves_bytes_to_the_first_slot_of_another() {
     let first = share(&permits, A, "e");
     let held: Vec<_> = std::iter::from_fn(|| first.try_take(8, Level::CLIENT)).collect();
     assert_eq!(held.len(), 6);
-    assert_eq!(first.shortage(8), PermitShortage::OfEndpoint);
+    assert_eq!(first.shortage(8).cause, ShortageCause::OfEndpoint);
     assert!(share(&permits, A, "f").try_take(16, Level::CLIENT).is_some());
 }
 
@@ -130,7 +132,7 @@ fn a_chain_of_calls_finds_a_slot_at_each_depth() {
     let caller = |number| try_take(&permits, &name(number).0, &name(number).1, 0);
     let mut held: Vec<_> = (0..100).filter_map(caller).collect();
     let other = share(&permits, "c", "of-c");
-    assert_eq!((held.len(), other.shortage(1)), (56, PermitShortage::OfClients));
+    assert_eq!((held.len(), other.shortage(1).cause), (56, ShortageCause::OfClients));
     for depth in 1..=8 {
         let called = try_take(&permits, "o0", "e0", depth);
         held.push(called.unwrap_or_else(|| panic!("depth {depth}")));

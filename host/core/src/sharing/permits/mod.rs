@@ -44,6 +44,7 @@ mod growth;
 mod holds;
 mod line;
 mod sharer;
+mod shortage;
 
 use std::collections::HashMap;
 use std::fmt::{self, Debug};
@@ -62,6 +63,7 @@ use self::capacity::{Capacity, Held, Holders, Parts, PermitFit, Request, Reserve
 pub use self::capacity::{PermitAmount, reservable};
 use self::line::{Holder, Line, OwnerPart};
 pub use self::sharer::Sharer;
+pub use self::shortage::{PermitShortage, ShortageCause};
 
 /// The permits for one resource. A clone shares them.
 pub struct Permits<O: Sharer = OwnerId>(Arc<Shared<O>>);
@@ -105,23 +107,6 @@ pub struct PermitBytes {
     pub withheld: u64,
     /// How many permits wait to grow.
     pub growing: u64,
-}
-
-/// Why there is no room for a permit of an endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PermitShortage {
-    /// The host has none.
-    OfHost,
-    /// Bytes are [withheld](Permits::withhold).
-    OfMachine,
-    /// The owner has its share, and the rest is kept free for other owners.
-    OfOwner,
-    /// The endpoint has its share, and the rest is kept free for other endpoints and called jobs.
-    OfEndpoint,
-    /// The rest is kept free for jobs that handlers call.
-    OfClients,
-    /// The rest is reserved by other endpoints.
-    OfReserves,
 }
 
 /// Idle permits, and what those who need a permit would have without them.
@@ -332,14 +317,7 @@ impl<O: Sharer> PermitShare<O> {
     pub fn shortage(&self, bytes: u64) -> PermitShortage {
         let request = Request::new(PermitAmount::one(bytes), Level::CLIENT);
         let line = self.permits.0.line.lock();
-        match line.capacity.fit(&line.holders(&self.holder), request) {
-            PermitFit::NoBytes if line.capacity.withheld > 0 => PermitShortage::OfMachine,
-            PermitFit::Fits | PermitFit::NoSlot | PermitFit::NoBytes => PermitShortage::OfHost,
-            PermitFit::Kept => PermitShortage::OfClients,
-            PermitFit::Reserved => PermitShortage::OfReserves,
-            PermitFit::OwnerSlots | PermitFit::OwnerBytes => PermitShortage::OfOwner,
-            PermitFit::PartSlots | PermitFit::PartBytes => PermitShortage::OfEndpoint,
-        }
+        PermitShortage::of(&line.capacity, &line.holders(&self.holder), request)
     }
 
     /// A permit for a slot with so many bytes at this level, if one is free and no caller waits for

@@ -30,7 +30,7 @@ fn try_take(permits: &Permits, who: &str, bytes: u64) -> Option<Permit> {
 }
 
 fn is_at_share(permits: &Permits, who: &str, bytes: u64) -> bool {
-    permits.owner_share(&owner(who)).shortage(bytes) == PermitShortage::OfOwner
+    permits.owner_share(&owner(who)).shortage(bytes).cause == ShortageCause::OfOwner
 }
 
 /// Takes permits until none is granted.

@@ -47,7 +47,7 @@ fn a_reserve_is_free_for_its_endpoint_however_busy_the_others_are() {
         kept.reserve(3, 4);
         let busy: Vec<_> = owners.iter().flat_map(|who| take_rest(&permits, who)).collect();
         assert_eq!(busy.len(), 13);
-        assert_eq!(share(&permits, A, "f").shortage(1), PermitShortage::OfReserves);
+        assert_eq!(share(&permits, A, "f").shortage(1).cause, ShortageCause::OfReserves);
         let held: Vec<_> = (0..3).map(|_| kept.try_take(4, Level::CLIENT).unwrap()).collect();
         // What was used is reserved again.
         drop(held);
@@ -63,7 +63,7 @@ fn a_reserve_of_slots_that_are_in_use_is_made_when_they_are_returned() {
     assert_eq!(busy.len(), 8);
     let kept = share(&permits, A, "kept");
     kept.reserve(1, 8);
-    assert_eq!(kept.shortage(8), PermitShortage::OfHost);
+    assert_eq!(kept.shortage(8).cause, ShortageCause::OfHost);
     let mut other = Box::pin(share(&permits, A, "h").queue(1, Level::CLIENT));
     let mut waits = Box::pin(kept.queue(8, Level::CLIENT));
     drop(busy.pop());
@@ -97,7 +97,7 @@ fn a_growth_and_the_first_slot_of_an_endpoint_may_use_the_bytes_of_a_reserve() {
     share(&permits, A, "kept").reserve(4, 12);
     let first = share(&permits, A, "e");
     let large = first.try_take(40, Level::CLIENT).unwrap();
-    assert_eq!(first.shortage(8), PermitShortage::OfEndpoint);
+    assert_eq!(first.shortage(8).cause, ShortageCause::OfEndpoint);
     assert!(first.try_grow(8, Level::CLIENT, Instant::now()).is_some());
     drop(large);
     let held: Vec<_> = std::iter::from_fn(|| first.try_take(4, Level::CLIENT)).collect();
