@@ -235,6 +235,30 @@ async fn a_job_on_another_host_behaves_as_on_the_active_one() {
     assert_eq!(running(&cluster(&client).await[0]), 1, "the active host is still busy");
 }
 
+/// A job on another host lends its place in `workersMax` while it waits for the job that it called,
+/// as on the active host.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_that_call_their_own_endpoint_end_on_another_host() {
+    let Some(database) = Database::new() else { return };
+    let one = active(&database, 1);
+    let _two = standby(&database, &one, 16, &[]);
+    let client = one.client();
+    until_known(&client, 1).await;
+    let settings = json!({ "workersMax": 4, "memoryMib": 16, "callEndpoints": ["own"] });
+    one.deploy(&guests::playground(), "own", settings).await;
+    let _busy = occupy(&one).await;
+    let call = json!({ "op": "call", "endpoint": "own", "value": { "op": "sleep", "ms": 20 } });
+    let mut jobs = Vec::new();
+    for _ in 0..48 {
+        jobs.push(client.submit("own", call.clone()).await);
+    }
+    for job in jobs {
+        let ended = client.finished("own", &job).await;
+        assert_eq!(ended["status"], "COMPLETED", "{ended}");
+    }
+    assert_eq!(running(&cluster(&client).await[0]), 1, "the active host is still busy");
+}
+
 /// A host that dies while it runs jobs loses none of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobs_of_a_killed_host_run_again() {
