@@ -33,8 +33,6 @@ mod format;
 mod journal;
 #[path = "../src/medium.rs"]
 mod medium;
-#[path = "../src/memory.rs"]
-mod memory;
 #[path = "../src/offline/mod.rs"]
 mod offline;
 #[path = "../src/postgres/mod.rs"]
@@ -56,6 +54,8 @@ mod store;
 mod sync;
 #[path = "../src/tables/mod.rs"]
 mod tables;
+#[path = "../src/testing/mod.rs"]
+mod testing;
 
 mod orders;
 

@@ -56,13 +56,8 @@ mod durable;
 mod error;
 mod failure;
 mod format;
-#[cfg(feature = "fuzzing")]
-#[doc(hidden)]
-pub mod fuzzing;
 mod journal;
 mod medium;
-#[cfg(feature = "testing")]
-mod memory;
 mod offline;
 mod postgres;
 mod private;
@@ -74,6 +69,9 @@ mod state;
 mod store;
 mod sync;
 mod tables;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod testing;
 
 pub use cache_dir::CacheDir;
 pub use damage::Damage;

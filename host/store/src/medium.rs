@@ -11,7 +11,7 @@
 //!   that is not in memory.
 //!
 //! There are three media: a journal in front of SQLite, [PostgreSQL](crate::postgres), and
-//! [memory](crate::memory).
+//! [memory](crate::testing).
 
 use std::fmt::Debug;
 use std::io;

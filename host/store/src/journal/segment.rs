@@ -51,7 +51,7 @@ impl Header {
     }
 
     /// Recomputes the checksum of a header, and returns its salt.
-    #[cfg(feature = "fuzzing")]
+    #[cfg(feature = "testing")]
     pub(crate) fn reseal(bytes: &mut [u8; HEADER_BYTES as usize]) -> u64 {
         let (rest, checksum) = bytes.split_at_mut(24);
         checksum.copy_from_slice(&u64::from(crc32fast::hash(rest)).to_le_bytes());

@@ -2,8 +2,6 @@
 //! and returns when the change is in the journal.
 
 mod catalog_usage_webhooks;
-#[cfg(feature = "testing")]
-mod in_memory;
 mod job_actions;
 mod jobs;
 pub(crate) mod postgres;
@@ -155,7 +153,7 @@ impl Store {
     }
 
     /// Starts the threads: first that of the medium, since the writer may wait for it.
-    fn start(
+    pub(crate) fn start(
         shared: Arc<Shared>,
         log: impl BatchLog + 'static,
         start_medium: impl FnOnce() -> Result<JoinHandle<()>, OpenError>,

@@ -5,7 +5,7 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 use gristmill_core::job::payload::Json;
-use gristmill_store::fuzzing::{self, Columns};
+use gristmill_store::testing::fuzzing::{self, Columns};
 
 pub fn record(data: &[u8]) {
     let Some((choice, data)) = data.split_first() else { return };

@@ -7,9 +7,9 @@ use gristmill_core::job::record::StoreEpoch;
 use gristmill_core::signals::Signals;
 use gristmill_core::time::Clock;
 
+use super::memory::{Memory, MemoryLog, MemoryReader};
 use crate::error::OpenError;
 use crate::medium::Medium;
-use crate::memory::{Memory, MemoryLog, MemoryReader};
 use crate::seal::Seal;
 use crate::settings::Settings;
 use crate::shared::Shared;
