@@ -11,8 +11,13 @@ const MAPPINGS_OF_SANDBOX: u64 = 16;
 /// Mappings that are kept for all else of the process.
 const MAPPINGS_OF_REST: u64 = 12_000;
 
-/// The default number of sandboxes that have so much memory together: one for each MiB, since few
-/// handlers have less, and no more than the system has mappings for.
+/// Memory of sandboxes for each of them. After a handler has recursed deeply, the pages of its stack
+/// stay with its slot, up to 1 MiB in each of both engines. With this number they are at most 40 %
+/// of the memory of sandboxes, a quarter of the machine's memory by default. To return them after
+/// each job would take 1.2 µs, 3 % of a small one.
+const MEMORY_OF_SANDBOX: u64 = 5 << 20;
+
+/// The default number of sandboxes that have so much memory together.
 pub(super) fn default_number(budget: u64, most: u64) -> u32 {
     let mappings = fs::read_to_string("/proc/sys/vm/max_map_count");
     let mappings = mappings.ok().and_then(|count| count.trim().parse().ok());
@@ -21,7 +26,7 @@ pub(super) fn default_number(budget: u64, most: u64) -> u32 {
 
 fn sandboxes_of(budget: u64, mappings: u64, most: u64) -> u32 {
     let by_mappings = mappings.saturating_sub(MAPPINGS_OF_REST) / MAPPINGS_OF_SANDBOX;
-    let sandboxes = (budget >> 20).min(by_mappings).clamp(1, most);
+    let sandboxes = (budget / MEMORY_OF_SANDBOX).min(by_mappings).clamp(1, most);
     u32::try_from(sandboxes).unwrap_or(u32::MAX)
 }
 
@@ -32,10 +37,11 @@ mod tests {
     #[test]
     fn sandboxes_follow_the_memory_and_the_mappings() {
         let cases = [
-            (10 << 30, 65_530, 3_345),
-            (10 << 30, 262_144, 4_096),
-            (2_560 << 20, 65_530, 2_560),
-            (256 << 20, 65_530, 256),
+            (64 << 30, 65_530, 3_345),
+            (64 << 30, 262_144, 4_096),
+            (15 << 30, 65_530, 3_072),
+            (2_560 << 20, 65_530, 512),
+            (256 << 20, 65_530, 51),
             (1 << 10, 65_530, 1),
             (10 << 30, 100, 1),
         ];

@@ -168,8 +168,8 @@ pub struct ServeSettings {
     #[arg(long, value_name = "FILTER", env = "GRISTMILL_LOG", default_value = "info")]
     pub log: LogFilter,
 
-    /// Jobs that may run at one time, on all endpoints together [default: one for each MiB of the
-    /// memory of sandboxes, and no more than Linux has mappings for: 3,345 on most machines].
+    /// Jobs that may run at one time, on all endpoints together [default: one for each 5 MiB of
+    /// the memory of sandboxes, and no more than Linux has mappings for: 3,345 on most machines].
     // Each reserves address space, not memory.
     #[arg(long, value_name = "N", env = "GRISTMILL_MAX_RUNNING_JOBS")]
     pub max_running_jobs: Option<Within<1, SANDBOXES_MAX>>,
