@@ -37,6 +37,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use gristmill_core::id::OwnerId;
 use gristmill_core::sharing::shares::{Fit, SharedBound};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -44,6 +45,7 @@ use tracing::warn;
 
 use crate::call_origin::PeerAddress;
 use crate::read_turns::{ReadTurn, ReadTurns};
+use crate::thread_time::{OwnerTime, ThreadTimes};
 
 /// Most bytes of one address.
 pub(crate) const ADDRESS_BYTES_MAX: usize = 8 << 20;
@@ -86,6 +88,7 @@ pub struct Addresses {
     of_all: AllBound,
     held: Mutex<Held>,
     turns: ReadTurns,
+    thread_times: Arc<ThreadTimes>,
 }
 
 #[derive(Debug, Default)]
@@ -166,6 +169,8 @@ pub struct Account {
     unsent: AtomicUsize,
     /// The connection's turn among those of all.
     turn: ReadTurn,
+    /// Counts for the owner whose key was shown last.
+    time: Mutex<Option<Arc<OwnerTime>>>,
     /// Fires when the connection must be closed for others.
     pub closing: CancellationToken,
 }
@@ -178,7 +183,7 @@ impl Addresses {
     /// Counts the connections of a listener.
     pub fn new(of_address: AddressBound, of_all: AllBound) -> Arc<Self> {
         let (held, turns) = (Mutex::default(), ReadTurns::default());
-        Arc::new(Self { of_address, of_all, held, turns })
+        Arc::new(Self { of_address, of_all, held, turns, thread_times: ThreadTimes::new() })
     }
 
     /// Admits a connection; closes others if there are too many.
@@ -208,7 +213,8 @@ impl Addresses {
         held.change(address, |of| of.put(number, connection));
         let (has_key, unsent) = (AtomicBool::new(false), AtomicUsize::new(0));
         let (addresses, turn) = (self.clone(), self.turns.of_connection(address));
-        Arc::new(Account { addresses, address, number, has_key, unsent, turn, closing })
+        let time = Mutex::default();
+        Arc::new(Account { addresses, address, number, has_key, unsent, turn, time, closing })
     }
 
     /// Whether there is room for one more connection without a key. All of them together have the
@@ -355,12 +361,34 @@ impl Account {
         Ok(charge)
     }
 
-    /// A call whose head has so many bytes has had a valid key: the connection counts no more.
-    pub(crate) fn show_key(&self, head_bytes: usize) {
+    /// Measures a piece of work for the connection, until the result is dropped; not while it has
+    /// shown no key.
+    pub(crate) fn measure(&self) -> Option<Measured> {
+        let time = self.time.lock().clone()?;
+        let begin = time.begin()?;
+        Some(Measured { time, begin })
+    }
+
+    /// Measures the next poll of the connection, which reads in turns if its owner is greedy.
+    pub(crate) fn begin_poll(&self) -> Option<Measured> {
+        let measured = self.measure();
         if self.has_key() {
-            return self.turn.earn(head_bytes);
+            self.turn.set_needed(measured.as_ref().is_some_and(Measured::is_of_greedy));
         }
-        self.turn.show_key();
+        measured
+    }
+
+    /// A call has had a valid key of this owner: the connection counts for no address any more.
+    pub(crate) fn show_key(&self, owner: &OwnerId) {
+        let mut time = self.time.lock();
+        if time.as_ref().is_none_or(|time| !time.is_of(owner)) {
+            *time = Some(self.addresses.thread_times.of_owner(owner));
+            self.addresses.turns.pass_to(&self.turn, owner);
+        }
+        drop(time);
+        if self.has_key() {
+            return;
+        }
         let mut held = self.addresses.held.lock();
         // One that was to be closed meanwhile stays open, and counts for nothing any more.
         held.forget_closed(self.number);
@@ -455,6 +483,25 @@ impl Drop for Account {
                 of.bytes -= unsent;
             }
         });
+    }
+}
+
+/// Work for an owner, which counts when this is dropped.
+#[must_use]
+pub(crate) struct Measured {
+    time: Arc<OwnerTime>,
+    begin: Instant,
+}
+
+impl Measured {
+    fn is_of_greedy(&self) -> bool {
+        self.time.is_greedy(self.begin)
+    }
+}
+
+impl Drop for Measured {
+    fn drop(&mut self) {
+        self.time.end(self.begin);
     }
 }
 

@@ -30,6 +30,10 @@ fn for_all(connections_max: u32) -> Arc<Addresses> {
     Addresses::new(of_address, of_all(connections_max))
 }
 
+fn owner() -> OwnerId {
+    "owner".parse().unwrap()
+}
+
 fn open_count(accounts: &[Arc<Account>]) -> usize {
     accounts.iter().filter(|one| is_open(one)).count()
 }
@@ -65,7 +69,7 @@ fn connections_that_have_shown_a_key_do_not_count_and_are_not_closed() {
     let addresses = bounded(2, false);
     let keyed = || {
         let connection = admit(&addresses, "192.0.2.1");
-        connection.show_key(0);
+        connection.show_key(&owner());
         connection
     };
     let held: Vec<_> = (0..100).map(|_| keyed()).collect();
@@ -134,13 +138,13 @@ fn a_newcomer_gets_in_while_others_hold_everything() {
     assert!(!is_open(&proxy[0]), "its address holds most");
     let late = admit(&addresses, "198.51.100.2");
     assert!(late.charge(CONNECTION_BYTES).is_ok());
-    late.show_key(0);
+    late.show_key(&owner());
     assert!(proxy[1..].iter().chain(&strangers).chain([&newcomer, &late]).all(is_open));
     let more = || strangers[0].charge(3 * MIB);
     assert_eq!(more().err(), Some(NoRoom), "the closed connection is still in memory");
     let (closed, charge) = (proxy.remove(0), all.remove(0));
     // It shows a key at the last moment, and stays.
-    closed.show_key(0);
+    closed.show_key(&owner());
     all.push(more().unwrap());
     drop((closed, charge));
     assert!(!is_open(&proxy[0]) && proxy[1..].iter().all(is_open));
@@ -151,7 +155,7 @@ fn calls_without_a_key_count_on_a_connection_with_one_which_stays_open() {
     let addresses = bounded(100, false);
     let keyed = admit(&addresses, "192.0.2.1");
     let before = keyed.charge(MIB).unwrap();
-    keyed.show_key(0);
+    keyed.show_key(&owner());
     let more = keyed.charge(7 * MIB).unwrap();
     assert_eq!(keyed.charge(1).err(), Some(NoRoom));
     let _silent = admit(&addresses, "192.0.2.1");
@@ -175,7 +179,7 @@ fn heads_and_buffers_count_until_the_connection_has_a_key() {
     other.set_buffers(0, CONNECTION_BYTES).unwrap();
     let third = admit(&addresses, "192.0.2.1");
     third.set_buffers(8 * MIB - CONNECTION_BYTES, CONNECTION_BYTES).unwrap();
-    third.show_key(0);
+    third.show_key(&owner());
     assert!(is_open(&other) && other.set_buffers(0, 8 * MIB).is_ok(), "a key frees both");
     drop((one, other, third));
     assert!(is_empty(&addresses));
@@ -220,7 +224,7 @@ fn strangers_leave_a_quarter_of_what_connections_with_keys_leave() {
     let keyed = |count| -> Vec<_> {
         let one = |_| {
             let connection = admit(&addresses, "203.0.113.1");
-            connection.show_key(0);
+            connection.show_key(&owner());
             connection
         };
         (0..count).map(one).collect()
@@ -304,7 +308,7 @@ proptest! {
                     let _ = accounts.get(which % of).map(set);
                 }
                 Step::ShowKey(which) => {
-                    let _ = accounts.get(which % of).map(|account| account.show_key(0));
+                    let _ = accounts.get(which % of).map(|account| account.show_key(&owner()));
                 }
                 Step::Flush(which) => {
                     let _ = accounts.get(which % of).map(|account| account.flushed());

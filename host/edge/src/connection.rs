@@ -89,7 +89,7 @@ impl<A: Answerer> Server<A> {
             let uri = request.uri().clone();
             let head_bytes = head_bytes(request.headers());
             let has_too_many_fields = request.headers().len() > FIELDS_MAX;
-            let (request, unread) = RequestBody::watch(request, &unread, &client, account.as_ref());
+            let (request, unread) = RequestBody::watch(request, &unread, &client);
             let is_multiplexed = request.version() == Version::HTTP_2;
             let connection_auth = connection_auth.clone();
             let origin = Arc::new(CallOrigin::new(peer, connection_auth.clone()));
@@ -182,7 +182,7 @@ impl<A: Answerer> Server<A> {
         let replaced = account.as_ref().map(|account| account.closing.clone()).unwrap_or_default();
         let watched = Watched::new(stream, activity.clone(), account.clone());
         let stream = TokioIo::new(watched);
-        let http = http(CallExecutor::new(connection_auth.clone()));
+        let http = http(CallExecutor::new(connection_auth.clone(), account.clone()));
         let mut connection = pin!(http.serve_connection(stream, service));
         let mut buffers = Buffers::of(account.as_deref());
         let mut is_ending = false;
@@ -193,10 +193,12 @@ impl<A: Answerer> Server<A> {
             let interrupt = tokio::select! {
                 biased;
                 outcome = poll_fn(|context| {
+                    let measured = account.as_deref().and_then(Account::begin_poll);
                     let turn = account.as_deref().map(Account::turn);
                     let in_turns = || turn.filter(|turn| turn.is_needed());
                     let before = in_turns().inspect(|turn| turn.end());
                     let outcome = connection.as_mut().poll(context);
+                    drop(measured);
                     match in_turns() {
                         Some(turn) => turn.ends_later(context),
                         // A call on another thread may have shown a key while the connection asked.

@@ -75,6 +75,8 @@ mod listener;
 mod protocol;
 mod read_turns;
 mod response_budget;
+
+mod thread_time;
 mod tls;
 mod unauthenticated;
 mod unread;

@@ -1,5 +1,7 @@
 //! HTTP on one connection: the bounds of its requests, and the start of its calls.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
@@ -7,6 +9,7 @@ use hyper::rt::Executor;
 use hyper_util::rt::TokioTimer;
 use hyper_util::server::conn::auto::Builder;
 
+use crate::addresses::Account;
 use crate::connection_shares::ConnectionAuth;
 
 /// Largest head of a request on HTTP/1.1, in bytes; beyond it the answer is 431.
@@ -54,24 +57,40 @@ pub(crate) fn http(executor: CallExecutor) -> Builder<CallExecutor> {
 #[derive(Debug, Clone)]
 pub(crate) struct CallExecutor {
     connection_auth: Arc<ConnectionAuth>,
+    account: Option<Arc<Account>>,
 }
 
 impl CallExecutor {
-    pub(crate) fn new(connection_auth: Arc<ConnectionAuth>) -> Self {
-        Self { connection_auth }
+    pub(crate) fn new(connection_auth: Arc<ConnectionAuth>, account: Option<Arc<Account>>) -> Self {
+        Self { connection_auth, account }
+    }
+
+    /// Starts a call, whose time counts for the connection's owner.
+    fn spawn(&self, call: impl Future<Output = ()> + Send + 'static) {
+        let Some(account) = self.account.clone() else {
+            tokio::spawn(call);
+            return;
+        };
+        tokio::spawn(async move {
+            let mut call = pin!(call);
+            poll_fn(|context| {
+                let _measured = account.measure();
+                call.as_mut().poll(context)
+            })
+            .await;
+        });
     }
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for CallExecutor {
     fn execute(&self, call: F) {
         if self.connection_auth.has_key() {
-            tokio::spawn(call);
-            return;
+            return self.spawn(call);
         }
         let mut call = Box::pin(call);
         // A task polls it again at once, and gives it a waker.
         if call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-            tokio::spawn(call);
+            self.spawn(call);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The turns in which connections without a valid key are read.
+//! The turns in which connections without a valid key, and those of [greedy](crate::thread_time)
+//! owners, are read.
 //!
 //! A call of 13 bytes takes a thread for some 15 µs, and the beginning of a connection some 100 µs,
 //! so a thousand connections would take all threads for seconds. A turn bounds the time of one
@@ -6,23 +7,22 @@
 //! a probe, and a caller whose key is still to be read, wait for some of these turns and not for
 //! all connections.
 //!
-//! **Promise.** Addresses take turns, and the connections of an address have them in the order of
-//! their requests. Connections that begin wait for each other and for no other connection.
+//! **Promise.** Addresses take turns, or owners, and the connections of each have them in the order
+//! of their requests. Connections that begin wait for each other and for no other connection.
 //! **Bounds.** [`TURNS`] at one time of [`TURN_BYTES`]: 20 calls, 0.3 ms. While a connection
 //! begins, up to [`FIRST_CALLS`] and [`FIRST_BYTES`], it has one of [`FIRST_TURNS`] of
-//! [`FIRST_TURN_BYTES`]. One address has three quarters of the turns at most.
-//! A valid key frees its connection from turns for [`FREE_BYTES`]. It earns more, up to as many, by
-//! what the host has asked for: calls with a valid key, bodies that are read, and answers that are
-//! taken. Frames that are none of these cost a thread as much as calls, so they earn nothing.
-//! **Cost.** Some locks for each turn, and none while the connection is free.
+//! [`FIRST_TURN_BYTES`]. Greedy owners have [`TURNS`] more. One address or owner has three quarters
+//! of the turns at most.
+//! **Cost.** Some locks for each turn, and none while the connection needs no turns.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use gristmill_core::sharing::permits::{Permit, PermitShare, Permits};
+use gristmill_core::id::OwnerId;
+use gristmill_core::sharing::permits::{Permit, PermitShare, Permits, Sharer};
 use gristmill_core::sharing::shares::Level;
 use parking_lot::Mutex;
 
@@ -44,43 +44,47 @@ pub(crate) const FIRST_TURN_BYTES: usize = 64;
 /// Calls up to which a connection begins.
 const FIRST_CALLS: u64 = 2;
 
-/// Most bytes that are read without a turn, and what a connection has when it shows a valid key
-/// first. A thread needs 0.4 ms for as many frames that are no call.
-pub(crate) const FREE_BYTES: usize = 64 << 10;
-
-/// The client earns a byte with so many that it takes. It sends 26 bytes for each 16 KiB of them,
-/// so that the host sends more. Answers to frames that ask for nothing earn little.
-pub(crate) const TAKEN_PER_BYTE: usize = 256;
-
 /// The turns of all connections.
 #[derive(Debug)]
 pub(crate) struct ReadTurns {
-    first: Permits<IpAddr>,
-    later: Permits<IpAddr>,
+    first: Permits<Turner>,
+    later: Permits<Turner>,
+    of_owners: Permits<Turner>,
 }
 
 impl Default for ReadTurns {
     fn default() -> Self {
-        Self { first: Permits::for_work(FIRST_TURNS), later: Permits::for_work(TURNS) }
+        let [first, later, of_owners] = [FIRST_TURNS, TURNS, TURNS].map(Permits::for_work);
+        Self { first, later, of_owners }
     }
 }
+
+/// Who takes turns with others.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Turner {
+    Address(IpAddr),
+    Owner(OwnerId),
+}
+
+impl Sharer for Turner {}
 
 /// The turn of one connection, which is dropped with the connection.
 #[derive(Debug)]
 pub(crate) struct ReadTurn {
     state: Mutex<State>,
-    /// The bytes that may be read without a turn.
-    free_bytes: AtomicUsize,
+    is_needed: AtomicBool,
 }
 
 struct State {
-    first: PermitShare<IpAddr>,
-    later: PermitShare<IpAddr>,
+    first: PermitShare<Turner>,
+    later: PermitShare<Turner>,
+    /// Those of the owner whose key was shown last.
+    of_owner: Option<PermitShare<Turner>>,
     /// The place among those that wait, with the connection's waker.
     queued: Option<Queued>,
     /// The connection has asked for a turn since the end of the last one.
     has_asked: bool,
-    held: Option<Permit<IpAddr>>,
+    held: Option<Permit<Turner>>,
     /// The connection has got its bytes of this turn. HTTP/2 reads again after each call that it
     /// begins.
     is_used: bool,
@@ -91,48 +95,42 @@ struct State {
 /// A place among those that wait for turns of one kind.
 struct Queued {
     is_first: bool,
-    permit: BoxFuture<'static, Permit<IpAddr>>,
+    permit: BoxFuture<'static, Permit<Turner>>,
     waker: Waker,
 }
 
 impl ReadTurns {
     /// The turn of a new connection of an address.
     pub(crate) fn of_connection(&self, address: IpAddr) -> ReadTurn {
+        let address = Turner::Address(address);
         let (first, later) = (self.first.owner_share(&address), self.later.owner_share(&address));
-        let (has_asked, is_used) = (false, false);
-        let state = State { first, later, queued: None, has_asked, held: None, is_used, bytes: 0 };
-        ReadTurn { state: Mutex::new(state), free_bytes: AtomicUsize::new(0) }
+        let (of_owner, has_asked, is_used) = (None, false, false);
+        let (queued, held, bytes) = (None, None, 0);
+        let state = State { first, later, of_owner, queued, has_asked, held, is_used, bytes };
+        ReadTurn { state: Mutex::new(state), is_needed: AtomicBool::new(true) }
+    }
+
+    /// From now on the connection takes its turns with other owners, if it needs any.
+    pub(crate) fn pass_to(&self, turn: &ReadTurn, owner: &OwnerId) {
+        turn.state.lock().of_owner =
+            Some(self.of_owners.owner_share(&Turner::Owner(owner.clone())));
+        turn.is_needed.store(false, Ordering::Relaxed);
+        turn.leave();
     }
 }
 
 impl ReadTurn {
     /// Whether bytes are read in turns now.
     pub(crate) fn is_needed(&self) -> bool {
-        self.free_bytes.load(Ordering::Relaxed) == 0
+        self.is_needed.load(Ordering::Relaxed)
     }
 
-    /// The connection has shown a valid key for the first time.
-    pub(crate) fn show_key(&self) {
-        self.earn(FREE_BYTES);
-    }
-
-    /// The client has taken so many bytes.
-    pub(crate) fn earn_by_answer(&self, bytes: usize) {
-        self.earn(bytes / TAKEN_PER_BYTE);
-    }
-
-    /// So many bytes more may be read without a turn.
-    pub(crate) fn earn(&self, bytes: usize) {
-        if self.change_free(|free| free.saturating_add(bytes).min(FREE_BYTES)) == 0 && bytes > 0 {
+    /// Whether the owner of the connection needs turns.
+    pub(crate) fn set_needed(&self, is_needed: bool) {
+        if self.is_needed() != is_needed {
+            self.is_needed.store(is_needed, Ordering::Relaxed);
             self.leave();
         }
-    }
-
-    /// Returns how many bytes may have been read without a turn before.
-    fn change_free(&self, change: impl Fn(usize) -> usize) -> usize {
-        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        let changed = self.free_bytes.fetch_update(set, fetch, |free| Some(change(free)));
-        changed.unwrap_or_else(|free| free)
     }
 
     /// Leaves the turn and the place among those that wait, for others. A connection that waits is
@@ -148,13 +146,6 @@ impl ReadTurn {
         }
     }
 
-    /// So many bytes were read.
-    pub(crate) fn spend(&self, bytes: usize) {
-        if !self.is_needed() {
-            self.change_free(|free| free.saturating_sub(bytes));
-        }
-    }
-
     /// Waits for the turn of a connection that has begun so many calls. Returns the most bytes to
     /// read in it. After a read, the next turn begins after the [end](Self::end) of this one.
     pub(crate) fn poll_begin(&self, calls: u64, context: &mut Context<'_>) -> Poll<usize> {
@@ -163,7 +154,8 @@ impl ReadTurn {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let is_first = state.bytes < FIRST_BYTES && calls <= FIRST_CALLS;
+        let is_new = state.bytes < FIRST_BYTES && calls <= FIRST_CALLS;
+        let is_first = is_new && state.of_owner.is_none();
         if state.held.is_none() {
             state.held = Some(ready!(state.poll_permit(is_first, context)));
         }
@@ -201,13 +193,14 @@ impl ReadTurn {
 }
 
 impl State {
-    fn poll_permit(&mut self, is_first: bool, context: &mut Context<'_>) -> Poll<Permit<IpAddr>> {
+    fn poll_permit(&mut self, is_first: bool, context: &mut Context<'_>) -> Poll<Permit<Turner>> {
         self.has_asked = true;
         let before = self.queued.take().filter(|queued| queued.is_first == is_first);
         let mut queued = match before {
             Some(queued) => queued,
             None => {
-                let share = if is_first { &self.first } else { &self.later };
+                let later = self.of_owner.as_ref().unwrap_or(&self.later);
+                let share = if is_first { &self.first } else { later };
                 if let Some(permit) = share.try_take(0, Level::CLIENT) {
                     return Poll::Ready(permit);
                 }
@@ -289,13 +282,14 @@ mod tests {
         let begun = busy.iter().filter(|turn| turn.poll_begin(0, context).is_ready()).count();
         let waiting: Vec<_> = (0..4 * FIRST_TURNS).map(|_| turns.of_connection(ADDRESS)).collect();
         assert!(waiting.iter().all(|turn| turn.poll_begin(0, context).is_pending()));
+        let owner = "owner".parse().unwrap();
         for (number, turn) in waiting.iter().enumerate() {
             match number % 4 {
-                0 => turn.show_key(),
+                0 => turns.pass_to(turn, &owner),
                 // Another thread has shown the key when the connection was about to ask.
                 3 => {
-                    turn.show_key();
-                    assert!(turn.poll_begin(0, context).is_pending());
+                    turns.pass_to(turn, &owner);
+                    assert!(turn.poll_begin(0, context).is_ready());
                     turn.leave();
                 }
                 1 => drop(turn.poll_begin(FIRST_CALLS + 1, context).map(|_| turn.end())),
@@ -308,5 +302,26 @@ mod tests {
         drop(busy);
         let new: Vec<_> = (0..begun).map(|_| turns.of_connection(ADDRESS)).collect();
         assert!(new.iter().all(|turn| turn.poll_begin(0, context).is_ready()));
+    }
+
+    #[test]
+    fn the_connections_of_a_greedy_owner_leave_turns_to_other_owners_and_to_addresses() {
+        let turns = ReadTurns::default();
+        let context = &mut Context::from_waker(Waker::noop());
+        let of_owner = |name: &str| {
+            let turn = turns.of_connection(ADDRESS);
+            turns.pass_to(&turn, &name.parse().unwrap());
+            assert!(!turn.is_needed());
+            turn.set_needed(true);
+            turn
+        };
+        let flood: Vec<_> = (0..150).map(|_| of_owner("flood")).collect();
+        let begun = flood.iter().filter(|turn| turn.poll_begin(0, context).is_ready()).count();
+        assert_eq!(begun, TURNS * 3 / 4);
+        assert_eq!(of_owner("other").poll_begin(0, context), Poll::Ready(TURN_BYTES));
+        let new = turns.of_connection(ADDRESS);
+        assert_eq!(new.poll_begin(0, context), Poll::Ready(FIRST_TURN_BYTES));
+        drop(flood);
+        assert_eq!(turns.of_owners.taken(), 0);
     }
 }

@@ -40,9 +40,9 @@ pub(super) async fn counted<B: Body>(
     let mut is_known = false;
     let answer = poll_fn(|context| {
         let answer = answering.as_mut().poll(context);
-        if origin.has_key() {
+        if let Some(owner) = origin.owner() {
             if !std::mem::replace(&mut is_known, true) {
-                account.show_key(head_bytes);
+                account.show_key(owner);
             }
             if let Some(charge) = charge.take() {
                 charge.cancel();

@@ -27,7 +27,6 @@ use hyper::{HeaderMap, Request, Version, header};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-use crate::addresses::Account;
 use crate::half_close::ClientSide;
 
 /// Longest rest of a body that is read so that the connection can continue (256 KiB, as in Go's
@@ -96,8 +95,6 @@ pub struct RequestBody {
     unread: Option<Arc<Unread>>,
     /// The client's side of an HTTP/1.x connection.
     client: Option<Arc<ClientSide>>,
-    /// The connection, which earns by what is read.
-    account: Option<Arc<Account>>,
     progress: Progress,
 }
 
@@ -117,7 +114,6 @@ impl RequestBody {
         request: Request<Incoming>,
         of_connection: &Arc<Unread>,
         client: &Arc<ClientSide>,
-        account: Option<&Arc<Account>>,
     ) -> (Request<Self>, Option<Arc<Unread>>) {
         let is_multiplexed = request.version() == Version::HTTP_2;
         let can_be_left = !request.body().is_end_stream();
@@ -130,9 +126,8 @@ impl RequestBody {
             false => of_connection.clone(),
         });
         let client = (can_be_left && !is_multiplexed).then(|| client.clone());
-        let account = account.filter(|_| can_be_left).cloned();
         let left = unread.clone();
-        let watched = |body| Self { body: Some(body), unread, client, account, progress };
+        let watched = |body| Self { body: Some(body), unread, client, progress };
         (request.map(watched), left)
     }
 }
@@ -150,7 +145,7 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Self { body: Some(body), progress, client, account, .. } = &mut *self else {
+        let Self { body: Some(body), progress, client, .. } = &mut *self else {
             return Poll::Ready(None);
         };
         if *progress == Progress::Waits {
@@ -162,11 +157,6 @@ impl Body for RequestBody {
             }
             return Poll::Pending;
         };
-        if let (Some(Ok(frame)), Some(account)) = (&frame, account)
-            && account.has_key()
-        {
-            account.turn().earn(frame.data_ref().map_or(0, Bytes::len));
-        }
         match &frame {
             None => *progress = Progress::Ended,
             Some(Err(_)) => *progress = Progress::Failed,

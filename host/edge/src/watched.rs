@@ -40,16 +40,6 @@ impl<IO> Watched<IO> {
     }
 }
 
-impl<IO> Watched<IO> {
-    fn earn(&self, written: &Poll<io::Result<usize>>) {
-        if let (Poll::Ready(Ok(bytes)), Some(account)) = (written, &self.account)
-            && account.has_key()
-        {
-            account.turn().earn_by_answer(*bytes);
-        }
-    }
-}
-
 impl<IO: AsyncRead + Unpin> Watched<IO> {
     /// Reads what fits, or a turn's bytes.
     fn poll_stream(
@@ -104,9 +94,6 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
                 let mut activity = self.activity.lock();
                 activity.came(came);
                 drop(activity);
-                if let Some(account) = &self.account {
-                    account.turn().spend(came.len());
-                }
                 self.client.bytes_came();
             }
             Poll::Ready(Ok(())) if into.remaining() > 0 => {
@@ -130,9 +117,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<IO> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.earn(&written);
-        written
+        Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
     fn poll_write_vectored(
@@ -140,9 +125,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<IO> {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.earn(&written);
-        written
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -174,15 +157,12 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Wake, Waker};
 
-    use hyper::Version;
-
     use super::*;
-    use crate::activity::Call;
     use crate::addresses::{AddressBound, Addresses, AllBound};
     use crate::call_origin::PeerAddress;
-    use crate::read_turns::{
-        FIRST_BYTES, FIRST_TURN_BYTES, FREE_BYTES, TAKEN_PER_BYTE, TURN_BYTES,
-    };
+    use crate::read_turns::{FIRST_BYTES, FIRST_TURN_BYTES, TURN_BYTES};
+
+    const LARGE: usize = 64 << 10;
 
     #[derive(Default)]
     struct Wakes(AtomicUsize);
@@ -194,17 +174,17 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_gets_few_bytes_in_a_turn_without_a_key_and_beyond_what_it_has_earned() {
+    fn a_connection_gets_few_bytes_in_a_turn_without_a_key_and_while_its_owner_is_greedy() {
         let bound = AddressBound { connections_max: 9, is_for_loopback: true };
         let all = AllBound { connections_max: 16, bytes_max: 1 << 20 };
         let account = Addresses::new(bound, all).admit(PeerAddress([192, 0, 2, 1].into()));
-        let sent = vec![b'x'; FIRST_TURN_BYTES + 3 * TURN_BYTES + 2 * FREE_BYTES];
+        let sent = vec![b'x'; FIRST_TURN_BYTES + 3 * TURN_BYTES + 2 * LARGE];
         let activity = Arc::new(Mutex::new(Activity::new()));
         let mut stream = Watched::new(&sent[..], activity.clone(), Some(account.clone()));
         let wakes = Arc::new(Wakes::default());
         let waker = Waker::from(wakes.clone());
         let mut read = || {
-            let mut space = vec![0; FREE_BYTES];
+            let mut space = vec![0; LARGE];
             let mut into = ReadBuf::new(&mut space);
             let read = Pin::new(&mut stream).poll_read(&mut Context::from_waker(&waker), &mut into);
             read.map(|read| read.map(|()| into.filled().len()).unwrap())
@@ -219,16 +199,12 @@ mod tests {
             account.turn().read(FIRST_BYTES);
             account.turn().end();
         }
-        account.show_key(0);
-        // It never ends.
-        let _call = Call::begin(&activity, Version::HTTP_2);
-        assert_eq!(read(), Poll::Ready(FREE_BYTES));
-        assert_eq!(read(), Poll::Ready(TURN_BYTES), "frames that are no call have used it up");
-        account.turn().end();
-        for earned in [TAKEN_PER_BYTE - 1, TAKEN_PER_BYTE] {
-            account.turn().earn_by_answer(earned);
-            assert_eq!(account.turn().is_needed(), earned < TAKEN_PER_BYTE);
-        }
-        assert_eq!(read(), Poll::Ready(FREE_BYTES));
+        account.show_key(&"owner".parse().unwrap());
+        assert_eq!(read(), Poll::Ready(LARGE));
+        account.turn().set_needed(true);
+        assert_eq!(read(), Poll::Ready(TURN_BYTES));
+        assert_eq!(read(), Poll::Pending, "the turn was used");
+        account.turn().set_needed(false);
+        assert_eq!(read(), Poll::Ready(LARGE));
     }
 }

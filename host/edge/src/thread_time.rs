@@ -1,0 +1,188 @@
+//! How much of the threads that serve connections each owner takes.
+//!
+//! **Promise.** While several owners call, an owner that takes more than about a quarter of the
+//! threads' time is [greedy](OwnerTime::is_greedy), whatever its connections send. They are then
+//! read in [turns](crate::read_turns), so that the calls of others wait for few of its own.
+//! **Bounds.** An entry of some 200 bytes for each owner with connections, and for up to
+//! [`ABSENT_MAX`] others.
+//! **Cost.** One atomic load on a host that one owner calls. Otherwise two looks at the clock and
+//! two atomic changes each time a connection or a call is polled: 0.1 µs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use gristmill_core::id::OwnerId;
+use gristmill_core::sharing::cores::cores;
+use parking_lot::Mutex;
+
+/// What was taken counts half after each of these.
+const WINDOW: Duration = Duration::from_millis(50);
+
+/// Owners without connections that are known at most, at the next change of an owner.
+const ABSENT_MAX: usize = 1_000;
+
+/// Bits of the nanoseconds in a [`Recent`]: 18 minutes.
+const NANOS_BITS: u32 = 40;
+
+/// The owners of a listener, and the time that they have taken.
+#[derive(Debug)]
+pub(crate) struct ThreadTimes {
+    begin: Instant,
+    /// An owner that has recently taken more is greedy, in nanoseconds.
+    modest: u64,
+    of_owners: Mutex<HashMap<OwnerId, Arc<Recent>>>,
+    are_several: AtomicBool,
+    all: Recent,
+}
+
+/// The time of one owner.
+#[derive(Debug)]
+pub(crate) struct OwnerTime {
+    owner: OwnerId,
+    of_owner: Arc<Recent>,
+    times: Arc<ThreadTimes>,
+}
+
+/// A sum of nanoseconds that halves with each window. The upper bits have the number of the window
+/// of the last change.
+#[derive(Debug, Default)]
+struct Recent(AtomicU64);
+
+impl Recent {
+    /// The sum in a window.
+    fn sum(&self, window: u64) -> u64 {
+        Self::halved(self.0.load(Ordering::Relaxed), window)
+    }
+
+    fn add(&self, window: u64, nanos: u64) {
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        let most = (1 << NANOS_BITS) - 1;
+        let _ = self.0.fetch_update(set, fetch, |before| {
+            let sum = Self::halved(before, window).saturating_add(nanos).min(most);
+            Some(window << NANOS_BITS | sum)
+        });
+    }
+
+    fn halved(before: u64, window: u64) -> u64 {
+        let most = (1 << NANOS_BITS) - 1;
+        // Another thread may have begun the next window.
+        let windows = (window << NANOS_BITS).saturating_sub(before & !most) >> NANOS_BITS;
+        (before & most) >> windows.min(NANOS_BITS.into())
+    }
+}
+
+impl ThreadTimes {
+    /// For a listener whose connections are served by a thread on each core.
+    pub(crate) fn new() -> Arc<Self> {
+        Self::of_threads(cores())
+    }
+
+    fn of_threads(threads: usize) -> Arc<Self> {
+        // An owner that takes all has a sum of one to two windows, so this is 19 to 37 % of it.
+        let modest = WINDOW.as_nanos() as u64 * threads as u64 * 3 / 8;
+        let (of_owners, are_several, all) = Default::default();
+        Arc::new(Self { begin: Instant::now(), modest, of_owners, are_several, all })
+    }
+
+    /// The time of an owner.
+    pub(crate) fn of_owner(self: &Arc<Self>, owner: &OwnerId) -> Arc<OwnerTime> {
+        let mut of_owners = self.of_owners.lock();
+        if of_owners.len() > ABSENT_MAX && !of_owners.contains_key(owner) {
+            of_owners.retain(|_, recent| Arc::strong_count(recent) > 1);
+        }
+        let of_owner = of_owners.entry(owner.clone()).or_default().clone();
+        self.are_several.store(of_owners.len() > 1, Ordering::Relaxed);
+        Arc::new(OwnerTime { owner: owner.clone(), of_owner, times: self.clone() })
+    }
+
+    fn window(&self, now: Instant) -> u64 {
+        let windows = now.saturating_duration_since(self.begin).as_nanos() / WINDOW.as_nanos();
+        // 2^24 windows are ten days; then one window counts as the first one.
+        windows as u64 & ((1 << (u64::BITS - NANOS_BITS)) - 1)
+    }
+}
+
+impl OwnerTime {
+    pub(crate) fn is_of(&self, owner: &OwnerId) -> bool {
+        self.owner == *owner
+    }
+
+    /// The begin of a piece of work of the owner; `None` while no other owner calls.
+    pub(crate) fn begin(&self) -> Option<Instant> {
+        self.times.are_several.load(Ordering::Relaxed).then(Instant::now)
+    }
+
+    /// Counts a piece of work from its begin to now.
+    pub(crate) fn end(&self, begin: Instant) {
+        let now = Instant::now();
+        let nanos = now.saturating_duration_since(begin).as_nanos() as u64;
+        let window = self.times.window(now);
+        self.of_owner.add(window, nanos);
+        self.times.all.add(window, nanos);
+    }
+
+    /// Whether the owner has recently taken more than its part, and others have called.
+    pub(crate) fn is_greedy(&self, now: Instant) -> bool {
+        let window = self.times.window(now);
+        let own = self.of_owner.sum(window);
+        own > self.times.modest && self.times.all.sum(window) > own
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(name: &str) -> OwnerId {
+        name.parse().unwrap()
+    }
+
+    #[test]
+    fn an_owner_is_greedy_that_takes_much_while_others_call() {
+        let times = ThreadTimes::of_threads(2);
+        let windows = |count: u32| times.begin + WINDOW * count;
+        let works = |time: &OwnerTime, window: u32, millis: u64| {
+            time.of_owner.add(window.into(), millis * 1_000_000);
+            times.all.add(window.into(), millis * 1_000_000);
+        };
+        let flood = times.of_owner(&owner("flood"));
+        assert_eq!(flood.begin(), None, "it is alone");
+        works(&flood, 1, 90);
+        assert!(!flood.is_greedy(windows(1)), "it is alone");
+        let other = times.of_owner(&owner("other"));
+        assert!(other.begin().is_some() && times.of_owner(&owner("flood")).begin().is_some());
+        works(&other, 1, 1);
+        assert!(flood.is_greedy(windows(1)) && !other.is_greedy(windows(1)));
+        assert!(flood.is_greedy(windows(2)), "45 ms are left");
+        assert!(!flood.is_greedy(windows(3)), "22 ms are left");
+        for window in 3..40 {
+            works(&flood, window, 14);
+            assert!(!flood.is_greedy(windows(window)), "{window}");
+        }
+    }
+
+    #[test]
+    fn a_sum_halves_with_each_window_and_never_grows_by_itself() {
+        let recent = Recent::default();
+        recent.add(5, 1 << 20);
+        let sums = [4, 5, 6, 7, 24, 25, 26, 1_000].map(|window| recent.sum(window));
+        assert_eq!(sums, [1 << 20, 1 << 20, 1 << 19, 1 << 18, 2, 1, 0, 0]);
+        recent.add(6, u64::MAX);
+        assert_eq!(recent.sum(6), (1 << NANOS_BITS) - 1);
+        recent.add(0, 1);
+        assert_eq!(recent.sum(1), (1 << (NANOS_BITS - 1)) - 1, "the numbers began again");
+    }
+
+    #[test]
+    fn owners_without_connections_are_forgotten() {
+        let times = ThreadTimes::of_threads(1);
+        let kept = times.of_owner(&owner("kept"));
+        for number in 0..3 * ABSENT_MAX {
+            drop(times.of_owner(&owner(&format!("owner-{number}"))));
+        }
+        let known = times.of_owners.lock();
+        assert!(known.len() <= ABSENT_MAX + 1 && known.contains_key(&kept.owner));
+    }
+}
