@@ -11,10 +11,10 @@ const MAPPINGS_OF_SANDBOX: u64 = 16;
 /// Mappings that are kept for all else of the process.
 const MAPPINGS_OF_REST: u64 = 12_000;
 
-/// Memory of sandboxes for each of them. After a handler has recursed deeply, the pages of its stack
-/// stay with its slot, up to 1 MiB in each of both engines. With this number they are at most 40 %
-/// of the memory of sandboxes, a quarter of the machine's memory by default. To return them after
-/// each job would take 1.2 µs, 3 % of a small one.
+/// Memory of sandboxes for each of them. After a handler has recursed deeply, the pages of its
+/// stack stay with its slot, up to 1 MiB in each of both engines. With this number they are at most
+/// 40 % of the memory of sandboxes, a quarter of the machine's memory by default. To return them
+/// after each job would take 1.2 µs, 3 % of a small one.
 const MEMORY_OF_SANDBOX: u64 = 5 << 20;
 
 /// The default number of sandboxes that have so much memory together.
