@@ -494,6 +494,11 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
+    /// Ends the work. Returns how long it took.
+    pub(crate) fn end(self) -> Duration {
+        self.begin.elapsed()
+    }
+
     fn is_of_greedy(&self) -> bool {
         self.time.is_greedy(self.begin)
     }

@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::activity::{Activity, AfterRefusal, Call, quiet_for_too_long};
-use crate::addresses::{Account, NoRoom};
+use crate::addresses::{Account, Measured, NoRoom};
 use crate::answer_body::{CountedBody, Holding};
 use crate::answerer::Answerer;
 use crate::call_origin::{CallOrigin, PeerAddress};
@@ -198,9 +198,14 @@ impl<A: Answerer> Server<A> {
                     let in_turns = || turn.filter(|turn| turn.is_needed());
                     let before = in_turns().inspect(|turn| turn.end());
                     let outcome = connection.as_mut().poll(context);
-                    drop(measured);
+                    let time = measured.map(Measured::end);
                     match in_turns() {
-                        Some(turn) => turn.ends_later(context),
+                        Some(turn) => {
+                            if let Some(time) = time {
+                                turn.took(time, activity.lock().calls_begun());
+                            }
+                            turn.ends_later(context);
+                        }
                         // A call on another thread may have shown a key while the connection asked.
                         None => before.into_iter().for_each(ReadTurn::leave),
                     }

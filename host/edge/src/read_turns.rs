@@ -11,13 +11,15 @@
 //! of their requests. Connections that begin wait for each other and for no other connection.
 //! **Bounds.** [`TURNS`] at one time of [`TURN_BYTES`]: 20 calls, 0.3 ms. While a connection
 //! begins, up to [`FIRST_CALLS`] and [`FIRST_BYTES`], it has one of [`FIRST_TURNS`] of
-//! [`FIRST_TURN_BYTES`]. Greedy owners have [`TURNS`] more. One address or owner has three quarters
+//! [`FIRST_TURN_BYTES`]. Greedy owners have [`TURNS`] more, of as many bytes as take about
+//! [`TURN_TIME`]: large ones of a body, small ones of calls. One address or owner has three quarters
 //! of the turns at most.
 //! **Cost.** Some locks for each turn, and none while the connection needs no turns.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -43,6 +45,15 @@ pub(crate) const FIRST_TURN_BYTES: usize = 64;
 
 /// Calls up to which a connection begins.
 const FIRST_CALLS: u64 = 2;
+
+/// About the longest turn of a greedy owner's connection.
+const TURN_TIME: Duration = Duration::from_micros(200);
+
+/// What a call is counted as, since HTTP/2 passes it to a task that runs after the turn.
+const CALL_TIME: Duration = Duration::from_micros(15);
+
+/// Most bytes of an owner's turn.
+const OWNER_TURN_BYTES_MAX: usize = 64 << 10;
 
 /// The turns of all connections.
 #[derive(Debug)]
@@ -90,6 +101,10 @@ struct State {
     is_used: bool,
     /// The bytes that were read so far.
     bytes: usize,
+    /// The bytes of the owner's next turn.
+    owner_turn_bytes: usize,
+    /// The calls at the begin of this turn, and whether all of its bytes were there.
+    begun: (u64, bool),
 }
 
 /// A place among those that wait for turns of one kind.
@@ -105,8 +120,20 @@ impl ReadTurns {
         let address = Turner::Address(address);
         let (first, later) = (self.first.owner_share(&address), self.later.owner_share(&address));
         let (of_owner, has_asked, is_used) = (None, false, false);
-        let (queued, held, bytes) = (None, None, 0);
-        let state = State { first, later, of_owner, queued, has_asked, held, is_used, bytes };
+        let (queued, held, bytes, begun) = (None, None, 0, (0, false));
+        let owner_turn_bytes = TURN_BYTES;
+        let state = State {
+            first,
+            later,
+            of_owner,
+            queued,
+            has_asked,
+            held,
+            is_used,
+            bytes,
+            owner_turn_bytes,
+            begun,
+        };
         ReadTurn { state: Mutex::new(state), is_needed: AtomicBool::new(true) }
     }
 
@@ -159,7 +186,12 @@ impl ReadTurn {
         if state.held.is_none() {
             state.held = Some(ready!(state.poll_permit(is_first, context)));
         }
-        Poll::Ready(if is_first { FIRST_TURN_BYTES } else { TURN_BYTES })
+        state.begun = (calls, false);
+        Poll::Ready(match is_first {
+            true => FIRST_TURN_BYTES,
+            false if state.of_owner.is_some() => state.owner_turn_bytes,
+            false => TURN_BYTES,
+        })
     }
 
     /// So many bytes were read in the turn. Without any, it is another connection's turn.
@@ -167,8 +199,26 @@ impl ReadTurn {
         let mut state = self.state.lock();
         state.bytes += bytes;
         state.is_used = bytes > 0;
+        state.begun.1 = bytes >= state.owner_turn_bytes;
         if bytes == 0 {
             state.held = None;
+        }
+    }
+
+    /// After a poll of a greedy owner's connection, which has begun so many calls by now: a turn that
+    /// was long makes the next ones smaller.
+    pub(crate) fn took(&self, time: Duration, calls: u64) {
+        let mut state = self.state.lock();
+        let (calls_before, was_full) = state.begun;
+        let calls = u32::try_from(calls.saturating_sub(calls_before)).unwrap_or(u32::MAX);
+        let time = time.saturating_add(CALL_TIME.saturating_mul(calls));
+        if state.held.is_none() || !state.is_used {
+            return;
+        }
+        if time > TURN_TIME {
+            state.owner_turn_bytes = (state.owner_turn_bytes / 4).max(TURN_BYTES);
+        } else if was_full && time < TURN_TIME / 2 {
+            state.owner_turn_bytes = (state.owner_turn_bytes * 2).min(OWNER_TURN_BYTES_MAX);
         }
     }
 
