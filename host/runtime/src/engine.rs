@@ -37,8 +37,8 @@ const EPOCH_TICK: Duration = Duration::from_millis(2);
 pub(crate) const STACK_BYTES_MAX: usize = MIB;
 
 /// Globals, functions and other state of a job's instances together, in bytes, without their
-/// memories and tables.
-const INSTANCE_BYTES_MAX: usize = 10 * MIB;
+/// memories and tables. Python has some 40 KiB, JavaScript less than 700 KiB.
+const INSTANCE_BYTES_MAX: usize = MIB;
 
 /// Stack that a handler and the host functions under it share. The part beyond the handler's limit
 /// is for the host's frames.

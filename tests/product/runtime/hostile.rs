@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use gristmill_core::limits::{
     HANDLER_CALLS_MAX, LOG_BYTES_MAX, LOG_LINE_BYTES_MAX, PROGRESS_BYTES_MAX,
 };
-use gristmill_core::runtime::AttemptEnd;
+use gristmill_core::runtime::{AttemptEnd, Runtime as _};
+use gristmill_core::sharing::shares::Level;
 use gristmill_tests::{LocalServer, guests};
 
 use crate::bench::Bench;
@@ -141,6 +142,23 @@ async fn requests_that_are_never_sent_keep_little() {
     // Two pieces of 64 KiB wait in each unsent body.
     let output = bench.run(r#"{"op":"bodies","count":100}"#).perform().await.output();
     assert_eq!(output, format!(r#"{{"done":{}}}"#, 100 * (128 << 10)));
+}
+
+/// What earlier attempts were charged is reserved for the next one.
+#[tokio::test]
+async fn requests_that_are_never_sent_are_charged() {
+    let bench = bench().await;
+    let charged = async |input: &str| {
+        let run = bench.run(input);
+        run.perform().await.output();
+        let _reserved = bench.runtime().try_reserve(&run.deployment(), Level::CLIENT).unwrap();
+        bench.runtime().memory().permits.taken
+    };
+    let none = charged(r#"{"op":"heads","count":0,"bytes":1}"#).await;
+    let fields = charged(r#"{"op":"fields","count":100,"bytes":30000}"#).await;
+    let requests = charged(r#"{"op":"heads","count":100,"bytes":30000}"#).await;
+    assert!(fields > none + 100 * 32_000, "{none} {fields}");
+    assert!(requests > none + 100 * 5 * 32_000, "{none} {requests}");
 }
 
 #[tokio::test]

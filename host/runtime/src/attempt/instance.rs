@@ -117,6 +117,10 @@ impl Instance {
 
     /// Instantiates and initialises the handler.
     async fn start(&mut self) -> Result<Result<Handler, Failure>> {
+        let environment = self.store.data().attempt.deployment.environment();
+        let bytes: usize = environment.map(|(name, value)| name.len() + value.len()).sum();
+        // One copy for WASI, and one for the list that the handler asks for.
+        self.store.data_mut().charge_more(2 * bytes as u64).await?;
         let component = &self.loaded.component;
         match component.start(&mut self.store).await? {
             Ok(instance) => Ok(Ok(component.indices.load(&mut self.store, &instance)?)),

@@ -12,7 +12,7 @@ use wasmtime::{Engine, Result, Store};
 
 use crate::bindings::HandlerIndices;
 use crate::compile::input_schema::{SECTION, input_schema};
-use crate::compile::items::count_items;
+use crate::compile::items::{Items, count_items};
 use crate::compile::producers::producers;
 use crate::host_fns::linker::{is_provided, linker};
 use crate::sandbox::limiter::{MEMORIES_MAX, TABLES_MAX};
@@ -38,6 +38,10 @@ const NAME_BYTES_MAX: usize = 256;
 /// segments and the like. The host keeps 20 to 70 bytes for each while a component is loaded, also
 /// for modules that are never instantiated. Python has 27,000, JavaScript 20,000.
 const ITEMS_MAX: u32 = 250_000;
+
+/// Most elements of passive segments of all modules. Each instance of a module has a copy of 16
+/// bytes of each: 640 KiB in 40 instances. Compilers write active segments.
+const PASSIVE_ELEMENTS_MAX: u32 = 1_000;
 
 /// The imports and exports of an accepted component, as `namespace:package/interface@version`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,9 +148,11 @@ pub(crate) fn inspect(
 ) -> Result<(Component, ComponentInfo), RejectedComponent> {
     check_preamble(bytes)?;
     let items = count_items(bytes);
-    if let Ok(count) = items {
+    if let Ok(Items { all, passive_elements }) = items {
         let what = "items (functions, globals, types, imports, exports, segments)";
-        check_count(what, u32::try_from(count).unwrap_or(u32::MAX), ITEMS_MAX)?;
+        check_count(what, u32::try_from(all).unwrap_or(u32::MAX), ITEMS_MAX)?;
+        let passive_elements = u32::try_from(passive_elements).unwrap_or(u32::MAX);
+        check_count("elements of passive segments", passive_elements, PASSIVE_ELEMENTS_MAX)?;
     }
     let component = Component::from_binary(engine, bytes)
         .map_err(|error| RejectedComponent::Invalid(causes(&error)))?;

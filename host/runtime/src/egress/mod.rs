@@ -16,3 +16,4 @@ pub(crate) use client::Egress;
 pub use error::RequestRefusal;
 pub(crate) use error::{EgressError, HTTP_BODY_BYTES_MAX, HTTP_HEAD_BYTES_MAX, not_allowed};
 pub(crate) use job::{JobEgress, OutgoingRequest, within};
+pub(crate) use wasi_http::WRITE_BYTES_MAX;

@@ -16,7 +16,7 @@ type Io = Box<dyn Future<Output = Result<(), Error>> + Send>;
 type Sending = Box<dyn Future<Output = Result<(Response<WasiBody>, Io), Error>> + Send>;
 
 /// Most bytes that a handler may write to a request's body in one call.
-const WRITE_BYTES_MAX: usize = 64 << 10;
+pub(crate) const WRITE_BYTES_MAX: usize = 64 << 10;
 
 impl WasiHttpHooks for JobEgress {
     fn send_request(

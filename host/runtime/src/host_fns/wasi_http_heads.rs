@@ -1,28 +1,48 @@
-//! Functions of `wasi:http` that take a text of any length, with a bound on it.
+//! Functions of `wasi:http` with which a handler makes the host keep something: texts of any length
+//! have a bound, and the sandbox is charged for requests and fields before there are more of them.
+//!
+//! **Cost.** A look at the handles of the instance, 1,024 at most, for each request and each list of
+//! fields that it makes: 5 µs at most.
+
+use std::any::Any;
 
 use wasmtime::StoreContextMut;
-use wasmtime::component::{Linker, Resource};
-use wasmtime_wasi_http::WasiHttpView as _;
+use wasmtime::component::{Linker, LinkerInstance, Resource, ResourceTable};
 use wasmtime_wasi_http::p2::bindings::http::types::{
-    HostOutgoingRequest as _, Method, OutgoingRequest as WasiRequest,
+    HeaderError, Host as _, HostFields, HostOutgoingRequest, Method, OutgoingRequest as WasiRequest,
 };
+use wasmtime_wasi_http::{FieldMap, WasiHttpView as _};
 
-use crate::egress::HTTP_HEAD_BYTES_MAX;
+use crate::egress::{HTTP_HEAD_BYTES_MAX, WRITE_BYTES_MAX};
 use crate::sandbox::state::State;
 
 /// The linker's name of the interface whose functions are bounded here.
 const WASI_HTTP_TYPES: &str = "wasi:http/types@0.2.12";
 
-/// Bounds the memory of requests that are not sent yet. Wasmtime bounds their headers and paths;
-/// method and authority may have any length that one call can pass, and a handler may keep a
-/// thousand requests.
+/// What a list of fields takes at most.
+const FIELDS_BYTES: u64 = HTTP_HEAD_BYTES_MAX as u64;
+
+/// What a request takes at most: its method, authority, path, fields and trailers, a piece of its
+/// body in the queue, and one that is being written.
+const REQUEST_BYTES: u64 = 5 * FIELDS_BYTES + 2 * WRITE_BYTES_MAX as u64;
+
+/// Bounds the memory of requests that are not sent yet, and charges it. Wasmtime bounds their
+/// fields; method and authority may have any length that one call can pass, and a handler may keep
+/// a thousand requests.
 ///
 /// # Errors
 /// When the linker does not have the interface.
 pub(crate) fn bound_heads(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    type Answer = (Result<(), ()>,);
     linker.allow_shadowing(true);
     let mut types = linker.instance(WASI_HTTP_TYPES)?;
+    bound_texts(&mut types)?;
+    charge_handles(&mut types)?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+fn bound_texts(types: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
+    type Answer = (Result<(), ()>,);
     types.func_wrap(
         "[method]outgoing-request.set-method",
         |mut store: StoreContextMut<'_, State>,
@@ -45,6 +65,72 @@ pub(crate) fn bound_heads(linker: &mut Linker<State>) -> wasmtime::Result<()> {
             }
         },
     )?;
-    linker.allow_shadowing(false);
     Ok(())
+}
+
+fn charge_handles(types: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
+    types.func_wrap_async(
+        "[constructor]outgoing-request",
+        |mut store: StoreContextMut<'_, State>, (fields,): (Resource<FieldMap>,)| {
+            Box::new(async move {
+                charge(store.data_mut(), REQUEST_BYTES).await?;
+                Ok((HostOutgoingRequest::new(&mut store.data_mut().http(), fields)?,))
+            })
+        },
+    )?;
+    types.func_wrap_async(
+        "[constructor]fields",
+        |mut store: StoreContextMut<'_, State>, (): ()| {
+            Box::new(async move {
+                charge(store.data_mut(), FIELDS_BYTES).await?;
+                Ok((HostFields::new(&mut store.data_mut().http())?,))
+            })
+        },
+    )?;
+    types.func_wrap_async(
+        "[static]fields.from-list",
+        |mut store: StoreContextMut<'_, State>, (list,): (Vec<(String, Vec<u8>)>,)| {
+            Box::new(async move {
+                charge(store.data_mut(), FIELDS_BYTES).await?;
+                let mut http = store.data_mut().http();
+                let made: Result<Resource<FieldMap>, HeaderError> = match http.from_list(list) {
+                    Ok(fields) => Ok(fields),
+                    Err(error) => Err(http.convert_header_error(error)?),
+                };
+                Ok((made,))
+            })
+        },
+    )?;
+    types.func_wrap_async(
+        "[method]fields.clone",
+        |mut store: StoreContextMut<'_, State>, (fields,): (Resource<FieldMap>,)| {
+            Box::new(async move {
+                charge(store.data_mut(), FIELDS_BYTES).await?;
+                Ok((HostFields::clone(&mut store.data_mut().http(), fields)?,))
+            })
+        },
+    )
+}
+
+/// Charges the instance for the requests and fields that it holds, and for `more`.
+async fn charge(state: &mut State, more: u64) -> wasmtime::Result<()> {
+    let now = held(&mut state.table) + more;
+    let before = std::mem::replace(&mut state.http_bytes, now);
+    match now.checked_sub(before) {
+        Some(more) => state.charge_more(more).await,
+        None => {
+            state.charge.subtract(before - now);
+            Ok(())
+        }
+    }
+}
+
+/// What the requests and fields among the handles take at most.
+fn held(handles: &mut ResourceTable) -> u64 {
+    let bytes = |handle: &mut (dyn Any + Send)| match () {
+        () if handle.is::<FieldMap>() => FIELDS_BYTES,
+        () if handle.is::<WasiRequest>() => REQUEST_BYTES,
+        () => 0,
+    };
+    handles.iter_mut().map(bytes).sum()
 }

@@ -7,7 +7,8 @@
 //! start to its end.
 //!
 //! **Charged** are the sizes of its memories and tables, which it can touch at any time, the host's
-//! copy of its input, and [`SANDBOX_BASE_BYTES`] for its stack and its state.
+//! copies of its input and its environment, the requests and fields that it holds, and
+//! [`SANDBOX_BASE_BYTES`] for its stack and its state.
 //! **Cost.** One uncontended lock for each growth, and one more where the estimate was too low.
 
 use std::time::{Duration, Instant};

@@ -82,6 +82,8 @@ pub(crate) struct State {
     pub(crate) account: Arc<Account>,
     /// Its files, if it has any.
     pub(crate) files: Option<Files>,
+    /// What it is charged for requests and fields that it holds.
+    pub(crate) http_bytes: u64,
     /// Chunks emitted, and their bytes.
     pub(crate) chunks: u64,
     pub(crate) emitted_bytes: u64,
@@ -119,6 +121,7 @@ impl State {
             sink,
             log,
             watch,
+            http_bytes: 0,
             chunks: 0,
             emitted_bytes: 0,
             calls: 0,

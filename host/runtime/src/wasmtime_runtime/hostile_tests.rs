@@ -215,6 +215,10 @@ async fn too_many_parts_are_refused_before_the_compile() {
         (memories, "component needs 5 memories, limit: 4"),
         (tables, "component needs 10 tables, limit: 8"),
         (with_core_instances(INSTANCES_MAX, ""), "component does not fit into a sandbox: "),
+        (
+            with_core_instances(1, &format!("(func $f) (elem func {})", many(1_001, " $f"))),
+            "component needs 1001 elements of passive segments, limit: 1000",
+        ),
         (text(&format!("(instance $i) {exports}")), "component needs 300 exports, limit: 256"),
         (
             text(&format!("(instance $i) {long}")),
@@ -229,7 +233,7 @@ async fn too_many_parts_are_refused_before_the_compile() {
 /// Each instance has its own globals, of 16 bytes each.
 #[tokio::test]
 async fn globals_of_all_instances_are_bounded_with_and_without_a_pool() {
-    let globals = "(global i32 (i32.const 0))".repeat(200_000);
+    let globals = "(global i32 (i32.const 0))".repeat(20_000);
     let [fits, too_many] = [2, 4].map(|count| with_core_instances(count, &globals));
     for pool in [Pool::for_this_machine(), Pool::OnDemand] {
         let runtime = TestRuntime::with_pool(pool);

@@ -63,6 +63,17 @@ async fn a_sandbox_is_admitted_by_what_earlier_attempts_needed() {
 }
 
 #[tokio::test]
+async fn the_environment_is_charged() {
+    let runtime = TestRuntime::with_memory(30 * MIB);
+    let mut run = runtime.run(ECHO).await;
+    run.endpoint.settings.memory_mib = 20;
+    run.endpoint.settings.env.insert("LARGE".to_owned(), "x".repeat(8 << 20));
+    assert_eq!(output(&runtime.perform(&run).await), "\"hello\"");
+    let _first = runtime.runtime.try_reserve(&run.deployment(), Level::CLIENT).unwrap();
+    assert!(runtime.runtime.try_reserve(&run.deployment(), Level::CLIENT).is_none(), "16 MiB each");
+}
+
+#[tokio::test]
 async fn an_idle_instance_has_its_memory_until_another_attempt_needs_it() {
     let runtime = TestRuntime::with_memory(20 * MIB);
     let mut idle = runtime.run(GROW_AND_EMIT).await;
