@@ -18,7 +18,7 @@ use gristmill_core::id::OwnerId;
 use gristmill_core::sharing::cores::cores;
 use parking_lot::Mutex;
 
-/// What was taken counts half after each of these.
+/// Time that was taken counts half after each of these.
 const WINDOW: Duration = Duration::from_millis(50);
 
 /// Owners without connections that are known at most, at the next change of an owner.

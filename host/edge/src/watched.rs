@@ -180,7 +180,7 @@ mod tests {
         let account = Addresses::new(bound, all).admit(PeerAddress([192, 0, 2, 1].into()));
         let sent = vec![b'x'; FIRST_TURN_BYTES + 3 * TURN_BYTES + 2 * LARGE];
         let activity = Arc::new(Mutex::new(Activity::new()));
-        let mut stream = Watched::new(&sent[..], activity.clone(), Some(account.clone()));
+        let mut stream = Watched::new(&sent[..], activity, Some(account.clone()));
         let wakes = Arc::new(Wakes::default());
         let waker = Waker::from(wakes.clone());
         let mut read = || {

@@ -5,7 +5,7 @@ use super::capacity::{Capacity, Holders, PermitAmount, PermitFit, Request};
 /// Why there is no room for a permit of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PermitShortage {
-    /// Who has what is missing.
+    /// The holder of the missing slots or bytes.
     pub cause: ShortageCause,
     /// The bytes that the permit needs, if bytes are missing; a slot is missing otherwise.
     pub needed_bytes: Option<u64>,
@@ -16,7 +16,7 @@ pub struct PermitShortage {
     pub max: u64,
 }
 
-/// Who has the slots or the bytes that are missing.
+/// The holder of the missing slots or bytes, or the reason why nobody gets them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShortageCause {
     /// All of it is taken.
