@@ -588,7 +588,7 @@ async fn a_job_that_waits_for_a_sandbox_is_still_in_the_queue() {
     let counts = bench.dispatcher.counts(&bench.endpoint);
     assert_eq!((counts.running, counts.throttled, counts.idle), (1, 2, 0));
     let reason = bench.dispatcher.waiting_reason(&bench.endpoint).unwrap();
-    assert!(reason.contains("--max-running-jobs"), "{reason}");
+    assert!(reason.contains("waits for a sandbox"), "{reason}");
     bench.store.cancel(&bench.endpoint, purged).await.unwrap();
     bench.store.cancel(&bench.endpoint, running).await.unwrap();
     bench.until(normal, Some(JobStatus::InProgress)).await;
