@@ -12,8 +12,8 @@
 //! **Bounds.** [`TURNS`] at one time of [`TURN_BYTES`]: 20 calls, 0.3 ms. While a connection
 //! begins, up to [`FIRST_CALLS`] and [`FIRST_BYTES`], it has one of [`FIRST_TURNS`] of
 //! [`FIRST_TURN_BYTES`]. Greedy owners have [`TURNS`] more, of as many bytes as take about
-//! [`TURN_TIME`]: large ones of a body, small ones of calls. One address or owner has three quarters
-//! of the turns at most.
+//! [`TURN_TIME`]: large ones of a body, small ones of calls. One address or owner has at most three
+//! quarters of the turns.
 //! **Cost.** Some locks for each turn, and none while the connection needs no turns.
 
 use std::net::IpAddr;
@@ -205,8 +205,8 @@ impl ReadTurn {
         }
     }
 
-    /// After a poll of a greedy owner's connection, which has begun so many calls by now: a turn that
-    /// was long makes the next ones smaller.
+    /// After a poll of a greedy owner's connection, which has begun so many calls by now: a long
+    /// turn makes the next ones smaller.
     pub(crate) fn took(&self, time: Duration, calls: u64) {
         let mut state = self.state.lock();
         let (calls_before, was_full) = state.begun;

@@ -1,8 +1,8 @@
 //! Functions of `wasi:http` with which a handler makes the host keep something: texts of any length
 //! have a bound, and the sandbox is charged for requests and fields before there are more of them.
 //!
-//! **Cost.** A look at the handles of the instance, 1,024 at most, for each request and each list of
-//! fields that it makes: 5 µs at most.
+//! **Cost.** A look at the handles of the instance, 1,024 at most, for each request and each list
+//! of fields that it makes: 5 µs at most.
 
 use std::any::Any;
 
