@@ -45,7 +45,7 @@ use tracing::warn;
 
 use crate::call_origin::PeerAddress;
 use crate::read_turns::{ReadTurn, ReadTurns};
-use crate::thread_time::{OwnerTime, ThreadTimes};
+use crate::thread_time::{Measured, OwnerTime, ThreadTimes};
 
 /// Most bytes of one address.
 pub(crate) const ADDRESS_BYTES_MAX: usize = 8 << 20;
@@ -361,12 +361,10 @@ impl Account {
         Ok(charge)
     }
 
-    /// Measures a piece of work for the connection, until the result is dropped; not while it has
-    /// shown no key.
+    /// Begins a piece of work for the connection; `None` while it has shown no key, or while only
+    /// one owner has called.
     pub(crate) fn measure(&self) -> Option<Measured> {
-        let time = self.time.lock().clone()?;
-        let begin = time.begin()?;
-        Some(Measured { time, begin })
+        self.time.lock().clone()?.measure()
     }
 
     /// Measures the next poll of the connection, which reads in turns if its owner is greedy.
@@ -483,30 +481,6 @@ impl Drop for Account {
                 of.bytes -= unsent;
             }
         });
-    }
-}
-
-/// Work for an owner, which counts when this is dropped.
-#[must_use]
-pub(crate) struct Measured {
-    time: Arc<OwnerTime>,
-    begin: Instant,
-}
-
-impl Measured {
-    /// Ends the work. Returns how long it took.
-    pub(crate) fn end(self) -> Duration {
-        self.begin.elapsed()
-    }
-
-    fn is_of_greedy(&self) -> bool {
-        self.time.is_greedy(self.begin)
-    }
-}
-
-impl Drop for Measured {
-    fn drop(&mut self) {
-        self.time.end(self.begin);
     }
 }
 

@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::activity::{Activity, AfterRefusal, Call, quiet_for_too_long};
-use crate::addresses::{Account, Measured, NoRoom};
+use crate::addresses::{Account, NoRoom};
 use crate::answer_body::{CountedBody, Holding};
 use crate::answerer::Answerer;
 use crate::call_origin::{CallOrigin, PeerAddress};
@@ -41,6 +41,7 @@ use crate::interrupts::Rarely;
 use crate::protocol::{CallExecutor, FIELDS_MAX, http};
 use crate::read_turns::ReadTurn;
 use crate::response_budget::{AnswerOwner, OverBudget, ResponseBudget, is_large};
+use crate::thread_time::Measured;
 use crate::unauthenticated::{Buffers, counted, head_bytes};
 use crate::unread::{RequestBody, Unread};
 use crate::watched::Watched;

@@ -11,6 +11,7 @@ use hyper_util::server::conn::auto::Builder;
 
 use crate::addresses::Account;
 use crate::connection_shares::ConnectionAuth;
+use crate::thread_time::Measured;
 
 /// Largest head of a request on HTTP/1.1, in bytes; beyond it the answer is 431.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -74,8 +75,10 @@ impl CallExecutor {
         tokio::spawn(async move {
             let mut call = pin!(call);
             poll_fn(|context| {
-                let _measured = account.measure();
-                call.as_mut().poll(context)
+                let measured = account.measure();
+                let polled = call.as_mut().poll(context);
+                measured.map(Measured::end);
+                polled
             })
             .await;
         });

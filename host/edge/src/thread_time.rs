@@ -30,6 +30,9 @@ const MODEST_PART: u64 = 32;
 /// Bits of the nanoseconds in a [`Recent`]: 18 minutes.
 const NANOS_BITS: u32 = 40;
 
+/// The largest sum.
+const NANOS_MAX: u64 = (1 << NANOS_BITS) - 1;
+
 /// The owners of a listener, and the time that they have taken.
 #[derive(Debug)]
 pub(crate) struct ThreadTimes {
@@ -62,18 +65,16 @@ impl Recent {
 
     fn add(&self, window: u64, nanos: u64) {
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        let most = (1 << NANOS_BITS) - 1;
         let _ = self.0.fetch_update(set, fetch, |before| {
-            let sum = Self::halved(before, window).saturating_add(nanos).min(most);
+            let sum = Self::halved(before, window).saturating_add(nanos).min(NANOS_MAX);
             Some(window << NANOS_BITS | sum)
         });
     }
 
     fn halved(before: u64, window: u64) -> u64 {
-        let most = (1 << NANOS_BITS) - 1;
         // Another thread may have begun the next window.
-        let windows = (window << NANOS_BITS).saturating_sub(before & !most) >> NANOS_BITS;
-        (before & most) >> windows.min(NANOS_BITS.into())
+        let windows = (window << NANOS_BITS).saturating_sub(before & !NANOS_MAX) >> NANOS_BITS;
+        (before & NANOS_MAX) >> windows.min(NANOS_BITS.into())
     }
 }
 
@@ -113,26 +114,44 @@ impl OwnerTime {
         self.owner == *owner
     }
 
-    /// The begin of a piece of work of the owner; `None` while no other owner has called.
-    pub(crate) fn begin(&self) -> Option<Instant> {
-        self.times.are_several.load(Ordering::Relaxed).then(Instant::now)
-    }
-
-    /// Counts a piece of work from its begin to now.
-    pub(crate) fn end(&self, begin: Instant) {
-        let now = Instant::now();
-        let nanos = now.saturating_duration_since(begin).as_nanos() as u64;
-        let window = self.times.window(now);
-        self.of_owner.add(window, nanos);
-        self.times.all.add(window, nanos);
+    /// Begins a piece of work of the owner; `None` while no other owner has called.
+    pub(crate) fn measure(self: Arc<Self>) -> Option<Measured> {
+        let are_several = self.times.are_several.load(Ordering::Relaxed);
+        are_several.then(|| Measured { time: self, begin: Instant::now() })
     }
 
     /// Whether the threads have recently been busy, and the owner has taken more than a small part
     /// of what all have taken.
-    pub(crate) fn is_greedy(&self, now: Instant) -> bool {
+    fn is_greedy(&self, now: Instant) -> bool {
         let window = self.times.window(now);
         let all = self.times.all.sum(window);
         all > self.times.busy && self.of_owner.sum(window) > all / MODEST_PART
+    }
+}
+
+/// A piece of work of an owner.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Measured {
+    time: Arc<OwnerTime>,
+    begin: Instant,
+}
+
+impl Measured {
+    /// Whether the owner was [greedy](OwnerTime::is_greedy) when the work began.
+    pub(crate) fn is_of_greedy(&self) -> bool {
+        self.time.is_greedy(self.begin)
+    }
+
+    /// Counts the work up to now. Returns how long it took.
+    pub(crate) fn end(self) -> Duration {
+        let OwnerTime { of_owner, times, .. } = &*self.time;
+        let now = Instant::now();
+        let took = now.saturating_duration_since(self.begin);
+        let (window, nanos) = (times.window(now), took.as_nanos() as u64);
+        of_owner.add(window, nanos);
+        times.all.add(window, nanos);
+        took
     }
 }
 
@@ -153,9 +172,9 @@ mod tests {
             times.all.add(window.into(), millis * 1_000_000);
         };
         let flood = times.of_owner(&owner("flood"));
-        assert_eq!(flood.begin(), None, "it is alone");
+        assert!(flood.clone().measure().is_none(), "it is alone");
         let other = times.of_owner(&owner("other"));
-        assert!(other.begin().is_some() && flood.begin().is_some());
+        assert!([&other, &flood].map(|time| time.clone().measure()).iter().all(Option::is_some));
         works(&flood, 1, 90);
         works(&other, 1, 2);
         assert!(flood.is_greedy(windows(1)) && !other.is_greedy(windows(1)));
@@ -180,7 +199,7 @@ mod tests {
         let sums = [4, 5, 6, 7, 24, 25, 26, 1_000].map(|window| recent.sum(window));
         assert_eq!(sums, [1 << 20, 1 << 20, 1 << 19, 1 << 18, 2, 1, 0, 0]);
         recent.add(6, u64::MAX);
-        assert_eq!(recent.sum(6), (1 << NANOS_BITS) - 1);
+        assert_eq!(recent.sum(6), NANOS_MAX);
         recent.add(0, 1);
         assert_eq!(recent.sum(1), (1 << (NANOS_BITS - 1)) - 1, "the numbers began again");
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gristmill_core::deploy::endpoint::Metering;
+use gristmill_core::deploy::endpoint::{Deployment, Metering};
 use gristmill_core::job::payload::Json;
 use gristmill_core::runtime::{Attempt, AttemptSink};
 use wasmtime::{Result, Store};
@@ -30,6 +30,13 @@ const KEPT_MEMORY_PART: u64 = 2;
 /// deadline, a stop or a trap, lacks at most this amount. Handlers burn it in 0.7 to 5 ms, so the
 /// interruption (about 1 µs) costs less than 0.1 %, and most jobs end before the first.
 const FUEL_COUNTED_EACH: u64 = 20_000_000;
+
+/// The bytes of a new instance's environment: a copy for WASI, and one for the list that the
+/// handler asks for.
+fn environment_bytes(deployment: &Deployment) -> u64 {
+    let bytes = deployment.environment().map(|(name, value)| name.len() + value.len());
+    2 * bytes.sum::<usize>() as u64
+}
 
 /// An instance: it exists from before its handler is instantiated until after its last job.
 pub(crate) struct Instance {
@@ -95,7 +102,11 @@ impl Instance {
         self.jobs += 1;
         let state = self.store.data_mut();
         let input_bytes = state.attempt.input.len() as u64;
-        state.charge_more(input_bytes).await?;
+        let environment_bytes = match self.handler {
+            Some(_) => 0,
+            None => environment_bytes(&state.attempt.deployment),
+        };
+        state.charge_more(input_bytes + environment_bytes).await?;
         // The handler gets a text of its own; the host's value ends here.
         let input = std::mem::replace(&mut state.attempt.input, Json::null());
         let job = Job { id: state.attempt.job.to_string(), input: input.as_str().to_owned() };
@@ -117,10 +128,6 @@ impl Instance {
 
     /// Instantiates and initialises the handler.
     async fn start(&mut self) -> Result<Result<Handler, Failure>> {
-        let environment = self.store.data().attempt.deployment.environment();
-        let bytes: usize = environment.map(|(name, value)| name.len() + value.len()).sum();
-        // One copy for WASI, and one for the list that the handler asks for.
-        self.store.data_mut().charge_more(2 * bytes as u64).await?;
         let component = &self.loaded.component;
         match component.start(&mut self.store).await? {
             Ok(instance) => Ok(Ok(component.indices.load(&mut self.store, &instance)?)),
