@@ -32,7 +32,7 @@ impl Reserves {
         let reserve = reserve.filter(|reserve| reserve.sandboxes > 0);
         // Its owner may be another one than before.
         let stays =
-            |before: &Reserve| reserve.as_ref().is_some_and(|now| now.share.is_of(&before.share));
+            |before: &Reserve| reserve.as_ref().is_some_and(|now| now.share == before.share);
         if let Some(before) = reserves.remove(endpoint).filter(|before| !stays(before)) {
             before.share.reserve(0, 0);
         }

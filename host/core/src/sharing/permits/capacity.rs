@@ -16,9 +16,11 @@
 //! with 64 slots, and of 1 with 8 slots. The shares are parts of the rest.
 //!
 //! An endpoint may have a [`Reserve`] of slots, which nobody else takes. All reserves together have
-//! half of the slots at most. Their bytes are kept from those who have some already; a growth, and
-//! the first slot of an owner or an endpoint, may use them, since a job could wait for ever
-//! otherwise.
+//! half of the slots and a quarter of the bytes at most. Their bytes are kept from those who have
+//! some already. The first slot of an owner or an endpoint may use them, and so may the growths of
+//! their owner and of an owner with one slot, since a job could wait for ever otherwise. The unused
+//! bytes of an owner's reserves do not count for its share: what others use would decide how much
+//! more it gets.
 //!
 //! For short work the bound of an endpoint or a key is a quarter of the slots.
 
@@ -147,18 +149,22 @@ pub(super) struct Reserve {
 }
 
 impl Reserve {
+    fn all(&self) -> PermitAmount {
+        PermitAmount { slots: self.slots, bytes: self.slots.saturating_mul(self.bytes) }
+    }
+
     /// The part of it that the endpoint does not use.
     pub(super) fn unused(&self, held: &Held) -> PermitAmount {
-        let slots = self.slots.saturating_sub(held.all.slots);
-        PermitAmount { slots, bytes: slots.saturating_mul(self.bytes) }
+        Self { slots: self.slots.saturating_sub(held.all.slots), ..*self }.all()
     }
 }
 
 /// What those hold who ask for more.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Holders {
-    /// With the unused reserves of its other endpoints.
     pub(super) owner: Held,
+    /// The unused reserves of all of its endpoints.
+    pub(super) owner_unused: PermitAmount,
     /// The unused reserve of the endpoint.
     pub(super) unused: PermitAmount,
     /// The endpoint or the key; `None` for work that belongs to none.
@@ -229,7 +235,7 @@ pub(super) struct Capacity {
     /// Bytes that nobody gets.
     pub(super) withheld: u64,
     /// All reserves together.
-    pub(super) reserved_slots: u64,
+    pub(super) reserved: PermitAmount,
     /// The parts of them that are not used.
     pub(super) unused: PermitAmount,
 }
@@ -249,16 +255,26 @@ enum AtShare {
 
 impl Capacity {
     pub(super) fn new(slots: SharedBound, bytes: SharedBound, parts: Parts) -> Self {
-        let (taken, unused) = Default::default();
-        Self { slots, bytes, parts, taken, withheld: 0, reserved_slots: 0, unused }
+        let (taken, reserved, unused) = Default::default();
+        Self { slots, bytes, parts, taken, withheld: 0, reserved, unused }
     }
 
-    /// The slots of a reserve that are granted of the `asked` ones: no more than half of all slots
-    /// are reserved.
-    pub(super) fn grant_reserve(&mut self, before: u64, asked: u64) -> u64 {
-        let others = self.reserved_slots - before;
-        let granted = asked.min(reservable(self.slots.max()).saturating_sub(others));
-        self.reserved_slots = others + granted;
+    /// The part of the `asked` reserve that is granted in place of the one before, beside the
+    /// reserves of all others.
+    pub(super) fn grant_reserve(&mut self, before: Reserve, asked: Reserve) -> Reserve {
+        let others = self.reserved - before.all();
+        let max = PermitAmount {
+            slots: reservable(self.slots.max()),
+            // The largest job then has room beside them.
+            bytes: self.bytes.max() / 4,
+        };
+        let left = max - others;
+        let slots = match asked.bytes {
+            0 => left.slots,
+            bytes => left.slots.min(left.bytes / bytes),
+        };
+        let granted = Reserve { slots: asked.slots.min(slots), ..asked };
+        self.reserved = others + granted.all();
         granted
     }
 
@@ -337,7 +353,7 @@ impl Capacity {
         Request { amount: more, level, grows_since }: Request,
         freed: PermitAmount,
     ) -> PermitFit {
-        let Holders { owner, part, unused, is_divided } = held;
+        let Holders { owner, owner_unused, part, unused, is_divided } = held;
         if let (Parts::OfWork { slots_max }, Some(part)) = (&self.parts, part)
             && part.all.slots.saturating_add(more.slots) > *slots_max
         {
@@ -374,10 +390,12 @@ impl Capacity {
         of_owner.is_first &=
             owner.all.bytes == 0 || Level::CALLED.leaves_enough(of_owner.held, free);
         let part = part.as_ref().filter(|_| *is_divided).map(bytes);
-        let free = match grows_since {
-            Some(_) => free,
-            None => free.saturating_sub(of_others.bytes),
+        let kept = match grows_since {
+            Some(_) if owner.all.slots <= 1 => 0,
+            Some(_) => (self.unused - *owner_unused).bytes,
+            None => of_others.bytes,
         };
+        let free = free.saturating_sub(kept);
         match at_share(&self.bytes, level, of_owner, part, [free; 2]) {
             Some(AtShare::Owner) => PermitFit::OwnerBytes,
             Some(AtShare::Part) => PermitFit::PartBytes,
@@ -388,7 +406,7 @@ impl Capacity {
     /// Why there are too few slots for so many more, of which `free` stay free then.
     fn slots_full(
         &self,
-        Holders { owner, part, is_divided, .. }: &Holders,
+        Holders { owner, owner_unused, unused, part, is_divided }: &Holders,
         more: u64,
         level: Level,
         free: u64,
@@ -402,9 +420,13 @@ impl Capacity {
             let is_first = held.has_none_at(level);
             Then { held: held.all.slots.saturating_add(more), is_first }
         };
+        let mut of_owner = slots(owner);
+        let of_other_parts = owner_unused.slots - unused.slots;
+        of_owner.held = of_owner.held.saturating_add(of_other_parts);
+        of_owner.is_first &= of_other_parts == 0 || level > Level::CLIENT;
         let part = part.as_ref().filter(|_| *is_divided).map(slots);
         let free = [of_owners, of_level];
-        at_share(&self.slots, level, slots(owner), part, free).map(|full| match full {
+        at_share(&self.slots, level, of_owner, part, free).map(|full| match full {
             AtShare::Owner => PermitFit::OwnerSlots,
             AtShare::Part => PermitFit::PartSlots,
         })

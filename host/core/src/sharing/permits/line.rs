@@ -264,11 +264,11 @@ impl<O: Sharer, P> Line<O, P> {
     }
 
     /// The endpoint has so many slots at any time, of so many bytes each.
-    pub(super) fn reserve(&mut self, holder: &Holder<O>, Reserve { slots, bytes }: Reserve) {
-        let before = self.part(holder).map_or(0, |of_part| of_part.reserve.slots);
-        let slots = self.capacity.grant_reserve(before, slots);
-        if (before, slots) != (0, 0) {
-            self.change(holder, false, |of_part| of_part.reserve = Reserve { slots, bytes });
+    pub(super) fn reserve(&mut self, holder: &Holder<O>, asked: Reserve) {
+        let before = self.part(holder).map(|of_part| of_part.reserve).unwrap_or_default();
+        let granted = self.capacity.grant_reserve(before, asked);
+        if (before.slots, granted.slots) != (0, 0) {
+            self.change(holder, false, |of_part| of_part.reserve = granted);
         }
     }
 
@@ -323,11 +323,9 @@ impl<P> OwnerUse<P> {
     /// What the owner holds, and its part.
     fn holders(&self, part: &OwnerPart, of_part: Option<&PartUse<P>>, is_divided: bool) -> Holders {
         let unused = of_part.map(PartUse::unused).unwrap_or_default();
-        let of_others = Request::new(self.unused - unused, Level::CLIENT);
-        let owner = self.held + of_others.into();
         let held = of_part.map(|of_part| of_part.held).unwrap_or_default();
         let part = (*part != OwnerPart::Rest).then_some(held);
-        Holders { owner, unused, part, is_divided }
+        Holders { owner: self.held, owner_unused: self.unused, unused, part, is_divided }
     }
 }
 

@@ -48,6 +48,7 @@ mod shortage;
 
 use std::collections::HashMap;
 use std::fmt::{self, Debug};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -293,15 +294,25 @@ impl<'p, O: Sharer> IdlePermits<'p, O> {
     }
 }
 
+/// Shares of the same endpoint, key or owner are equal.
+impl<O: Sharer> PartialEq for PermitShare<O> {
+    fn eq(&self, other: &Self) -> bool {
+        self.holder == other.holder
+    }
+}
+
+impl<O: Sharer> Eq for PermitShare<O> {}
+
+impl<O: Sharer> Hash for PermitShare<O> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.holder.hash(state);
+    }
+}
+
 impl<O: Sharer> PermitShare<O> {
     /// How many callers of the owner wait.
     pub fn waiting(&self) -> usize {
         self.permits.0.line.lock().waiting_of(&self.holder.owner)
-    }
-
-    /// Whether the other share is of the same endpoint, key or owner.
-    pub fn is_of(&self, other: &Self) -> bool {
-        self.holder == other.holder
     }
 
     /// Reserves so many slots for the endpoint, of so many bytes each, in place of its earlier

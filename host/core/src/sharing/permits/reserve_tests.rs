@@ -17,7 +17,7 @@ fn share(permits: &Permits, who: &str, endpoint: &str) -> PermitShare {
 
 /// The slots of all reserves.
 fn reserved(permits: &Permits) -> u64 {
-    permits.0.line.lock().capacity.reserved_slots
+    permits.0.line.lock().capacity.reserved.slots
 }
 
 /// Takes permits of a byte until none is granted.
@@ -94,14 +94,54 @@ fn all_reserves_together_have_half_of_the_slots() {
 #[test]
 fn a_growth_and_the_first_slot_of_an_endpoint_may_use_the_bytes_of_a_reserve() {
     let permits = Permits::new(16, 64, tenancy(&[A]));
-    share(&permits, A, "kept").reserve(4, 12);
+    share(&permits, A, "kept").reserve(4, 4);
     let first = share(&permits, A, "e");
-    let large = first.try_take(40, Level::CLIENT).unwrap();
+    let large = first.try_take(44, Level::CLIENT).unwrap();
     assert_eq!(first.shortage(8).cause, ShortageCause::OfEndpoint);
-    assert!(first.try_grow(8, Level::CLIENT, Instant::now()).is_some());
+    assert!(first.try_grow(4, Level::CLIENT, Instant::now()).is_some());
     drop(large);
-    let held: Vec<_> = std::iter::from_fn(|| first.try_take(4, Level::CLIENT)).collect();
-    assert_eq!(held.len(), 3, "three times what is left beside the reserve: 16 of 64");
+    let held: Vec<_> = std::iter::from_fn(|| first.try_take(6, Level::CLIENT)).collect();
+    assert_eq!(held.len(), 6, "three times what is left beside the reserve: 48 of 64");
+}
+
+#[test]
+fn a_reserve_of_another_owner_leaves_more_than_the_first_slot() {
+    let permits = Permits::new(16, 64, tenancy(&[A, B]));
+    share(&permits, A, "kept").reserve(8, 1 << 30);
+    assert_eq!(reserved(&permits), 0, "one is larger than all that may be reserved");
+    share(&permits, A, "kept").reserve(8, 5);
+    assert_eq!(reserved(&permits), 3, "a quarter of the bytes");
+    let of_other = share(&permits, B, "e");
+    let held: Vec<_> = std::iter::from_fn(|| of_other.try_take(2, Level::CLIENT)).collect();
+    assert!(held.len() >= 5, "{}", held.len());
+}
+
+#[test]
+fn growths_of_others_and_an_unused_reserve_leave_an_owner_its_next_slot() {
+    for growing in 1..=6 {
+        let others: Vec<_> = (0..growing).map(|number| format!("o{number}")).collect();
+        let owners: Vec<_> = others.iter().map(String::as_str).chain([A]).collect();
+        let permits = Permits::new(1_000, 1 << 20, tenancy(&owners));
+        share(&permits, A, "kept").reserve(20, 1 << 14);
+        let other = share(&permits, A, "e");
+        let _first = other.try_take(1 << 10, Level::CLIENT).unwrap();
+        let shares: Vec<_> = others.iter().map(|who| share(&permits, who, "grows")).collect();
+        let mut held: Vec<_> = (shares.iter())
+            .flat_map(|share| (0..4).map(|_| share.try_take(1, Level::CLIENT).unwrap()))
+            .collect();
+        loop {
+            let grown =
+                shares.iter().filter_map(|of| of.try_grow(1 << 8, Level::CLIENT, Instant::now()));
+            let before = held.len();
+            held.extend(grown);
+            if held.len() == before {
+                break;
+            }
+        }
+        assert!(other.try_take(1 << 10, Level::CLIENT).is_some(), "beside {growing} others");
+        let kept = share(&permits, A, "kept");
+        assert!(kept.try_take(1 << 14, Level::CLIENT).is_some());
+    }
 }
 
 #[test]
