@@ -1,14 +1,18 @@
 //! The attempts that wait for memory, and the end of some of them when none gets any.
 //!
 //! **Promise.** Attempts wait to grow only while others give memory back. When none of them got
-//! memory for [`STALL`], the oldest one waits for all that its endpoint allows, and at each look
-//! another one ends with [`NoMemory`], until the oldest has it. Their jobs go back to their places
-//! in the queue. The youngest end first, and only attempts without an effect outside; after
-//! [`STALL_OF_ACTORS`] the others too. An attempt that asks for nothing is never ended.
+//! memory for [`STALL`], the oldest one waits for all that its endpoint allows, and others end with
+//! [`NoMemory`] until the oldest has it. Their jobs go back to their places in the queue. The
+//! youngest end first, and only attempts without an effect outside; after [`STALL_OF_ACTORS`] the
+//! others too. An attempt that asks for nothing is never ended. From then on, and for as long as
+//! attempts wait, those of an endpoint with several waiting attempts wait for all too, so that the
+//! memory of an attempt that has ended lets the next one end.
 //! **Bounds.** One entry for each sandbox. **Cost.** None while no attempt waits; one task looks
-//! once a second while some do.
+//! once a second while some do. A wait that begins after nobody got memory costs a look at all
+//! others.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -49,12 +53,13 @@ struct State {
     /// By the order in which the waits began.
     waiting: BTreeMap<u64, Waiting>,
     is_watched: bool,
-    /// Whether the oldest one waits for all that it may have, since an attempt has not got memory
-    /// in time and others wait ever since.
+    /// Whether attempts wait for all that they may have, since one has not got memory in time and
+    /// others wait ever since.
     is_tight: bool,
 }
 
 struct Waiting {
+    share: PermitShare,
     growth: Growth,
     order: oneshot::Sender<Order>,
 }
@@ -91,6 +96,11 @@ impl Growth {
     fn missing_max(&self) -> u64 {
         self.missing.max((self.memory_bytes_max + SANDBOX_BASE_BYTES).saturating_sub(self.has))
     }
+
+    /// Whether it waits for all that it may have.
+    fn takes_all(&self) -> bool {
+        self.missing >= self.missing_max()
+    }
 }
 
 impl Growths {
@@ -115,10 +125,13 @@ impl Growths {
         share: &PermitShare,
         mut growth: Growth,
     ) -> Result<Permit, NoMemory> {
+        if self.0.state.lock().is_tight_for(share) {
+            growth.missing = growth.missing_max();
+        }
         loop {
             let granted = share.grow(growth.missing, growth.level, growth.since);
             let (order, ordered) = oneshot::channel();
-            let _entry = self.enter(Waiting { growth, order });
+            let _entry = self.enter(Waiting { share: share.clone(), growth, order });
             (self.0.make_room)();
             tokio::select! {
                 biased;
@@ -158,8 +171,9 @@ impl Growths {
                 return;
             }
             let still = now.duration_since(last.1);
-            if let Some((waiting, order)) = state.next_order(still) {
-                drop(state);
+            let orders = state.orders(still);
+            drop(state);
+            for (waiting, order) in orders {
                 // Its receiver may have left a moment ago.
                 let _ = waiting.order.send(order);
             }
@@ -168,24 +182,66 @@ impl Growths {
 }
 
 impl State {
-    /// The order that one of the waits gets after none was granted for so long.
-    fn next_order(&mut self, still: Duration) -> Option<(Waiting, Order)> {
-        let (&oldest, first) =
-            self.waiting.iter().min_by_key(|(_, waiting)| waiting.growth.since)?;
-        let takes_all = first.growth.missing >= first.growth.missing_max();
-        if !takes_all && (self.is_tight || still >= STALL) {
-            self.is_tight = true;
-            return Some((self.waiting.remove(&oldest)?, Order::TakeAll));
+    /// Whether the next wait of the share is for all that it may have.
+    fn is_tight_for(&self, share: &PermitShare) -> bool {
+        self.is_tight && self.waiting.values().any(|waiting| waiting.share == *share)
+    }
+
+    /// The orders that waits get after none was granted for so long.
+    fn orders(&mut self, still: Duration) -> Vec<(Waiting, Order)> {
+        let by_age = self.waiting.iter().min_by_key(|(_, waiting)| waiting.growth.since);
+        let Some((&oldest, _)) = by_age else { return vec![] };
+        if self.is_tight || still >= STALL {
+            let takers = self.takers(oldest);
+            if !takers.is_empty() {
+                self.is_tight = true;
+                return self.take(&takers, Order::TakeAll);
+            }
         }
-        if still < STALL {
-            return None;
+        match still >= STALL {
+            true => self.take(&self.victims(oldest, still), Order::End),
+            false => vec![],
         }
+    }
+
+    /// Those that are to wait for all from now on: the oldest one, and all of an endpoint that has
+    /// several. A single one keeps no memory from others of its endpoint.
+    fn takers(&self, oldest: u64) -> Vec<u64> {
+        let mut of_endpoints = HashMap::<_, usize>::new();
+        for waiting in self.waiting.values() {
+            *of_endpoints.entry(&waiting.share).or_default() += 1;
+        }
+        let takes = |number, waiting: &Waiting| {
+            !waiting.growth.takes_all() && (number == oldest || of_endpoints[&waiting.share] > 1)
+        };
+        let takers = self.waiting.iter().filter(|(number, waiting)| takes(**number, waiting));
+        takers.map(|(number, _)| *number).collect()
+    }
+
+    /// Those that end, until the oldest one has all that it waits for. It ends itself only if no
+    /// other one may.
+    fn victims(&self, oldest: u64, still: Duration) -> Vec<u64> {
         let is_due = |growth: &Growth| !growth.has_acted || still >= STALL_OF_ACTORS;
         let due = self.waiting.iter().filter(|(_, waiting)| is_due(&waiting.growth));
-        // The oldest one ends only if no other one may.
-        let rank = |number, growth: &Growth| (number != oldest, !growth.has_acted, growth.since);
-        let (&number, _) = due.max_by_key(|(number, waiting)| rank(**number, &waiting.growth))?;
-        Some((self.waiting.remove(&number)?, Order::End))
+        let mut due: Vec<_> = due.map(|(number, waiting)| (*number, waiting.growth)).collect();
+        due.sort_by_key(|(number, growth)| {
+            (*number == oldest, growth.has_acted, Reverse(growth.since))
+        });
+        let mut missing = self.waiting[&oldest].growth.missing;
+        let mut ends = vec![];
+        for (number, growth) in due {
+            if missing == 0 || (number == oldest && !ends.is_empty()) {
+                break;
+            }
+            missing = missing.saturating_sub(growth.has);
+            ends.push(number);
+        }
+        ends
+    }
+
+    fn take(&mut self, numbers: &[u64], order: Order) -> Vec<(Waiting, Order)> {
+        let taken = numbers.iter().filter_map(|number| self.waiting.remove(number));
+        taken.map(|waiting| (waiting, order)).collect()
     }
 }
 

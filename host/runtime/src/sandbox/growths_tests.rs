@@ -1,56 +1,116 @@
 //! Attempts that wait for memory: who takes all, who ends, and when nobody does.
 
-use gristmill_core::id::OwnerId;
+use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::sharing::tenancy::Tenancy;
 
 use super::*;
 
 const MIB: u64 = 1 << 20;
 
-/// Waits of attempts that began one second after the other, and have 10 MiB of 40.
-fn waits(acted: &[bool]) -> State {
+/// Waits of attempts of these endpoints that began one second after the other, and have 10 MiB of
+/// 40.
+fn waits(attempts: &[(&str, bool)]) -> State {
+    let permits = Permits::new(9, 100, Tenancy::default());
     let (mut state, begun) = (State::default(), Instant::now());
-    for (number, has_acted) in (0..).zip(acted) {
+    for (number, (endpoint, has_acted)) in (0..).zip(attempts) {
+        let share = permits.share(&OwnerId::operator(), &EndpointId::new(*endpoint).unwrap());
         let since = begun + Duration::from_secs(number);
         let (has, missing, memory_bytes_max) = (10 * MIB, MIB, 40 * MIB - SANDBOX_BASE_BYTES);
         let (level, has_acted) = (Level::CLIENT, *has_acted);
         let growth = Growth { level, since, has, missing, memory_bytes_max, has_acted };
-        state.waiting.insert(number, Waiting { growth, order: oneshot::channel().0 });
+        state.waiting.insert(number, Waiting { share, growth, order: oneshot::channel().0 });
     }
     state
 }
 
-/// The attempt that gets an order, and the order. The one that takes all waits again.
-fn next(state: &mut State, still: Duration) -> Option<(u64, Order)> {
+/// The attempts that get an order, and the order. Those that take all wait again.
+fn next(state: &mut State, still: Duration) -> Option<(Vec<u64>, Order)> {
     let before: Vec<_> = state.waiting.keys().copied().collect();
-    let (mut waiting, order) = state.next_order(still)?;
-    let number = before.into_iter().find(|number| !state.waiting.contains_key(number))?;
+    let orders = state.orders(still);
+    let left: Vec<_> = before.into_iter().filter(|n| !state.waiting.contains_key(n)).collect();
+    let order = orders.first()?.1;
     if order == Order::TakeAll {
-        waiting.growth.missing = waiting.growth.missing_max();
-        state.waiting.insert(number, waiting);
+        // In the order in which they were taken.
+        let since = |waiting: &Waiting| waiting.growth.since;
+        let mut taken: Vec<_> = orders.into_iter().map(|(waiting, _)| waiting).collect();
+        taken.sort_by_key(since);
+        for (number, mut waiting) in left.iter().zip(taken) {
+            waiting.growth.missing = waiting.growth.missing_max();
+            state.waiting.insert(*number, waiting);
+        }
     }
-    Some((number, order))
+    Some((left, order))
+}
+
+fn end(numbers: &[u64]) -> Option<(Vec<u64>, Order)> {
+    Some((numbers.to_vec(), Order::End))
+}
+
+fn take_all(numbers: &[u64]) -> Option<(Vec<u64>, Order)> {
+    Some((numbers.to_vec(), Order::TakeAll))
 }
 
 #[test]
 fn the_oldest_takes_all_and_the_youngest_end() {
-    let mut state = waits(&[false; 3]);
+    let mut state = waits(&[("e", false); 6]);
     assert_eq!(next(&mut state, STALL / 2), None);
-    let (end, take_all) = (|number| Some((number, Order::End)), Some((0, Order::TakeAll)));
-    assert_eq!([(); 3].map(|()| next(&mut state, STALL)), [take_all, end(2), end(1)]);
+    assert_eq!(next(&mut state, STALL), take_all(&[0, 1, 2, 3, 4, 5]));
+    assert_eq!(next(&mut state, STALL), end(&[3, 4, 5]), "as many as the oldest needs");
+    assert_eq!(next(&mut state, STALL), end(&[1, 2]));
     assert_eq!(next(&mut state, STALL / 2), None, "it waits for others that run");
-    assert_eq!(next(&mut state, STALL), end(0), "alone, the oldest ends too");
+    assert_eq!(next(&mut state, STALL), end(&[0]), "alone, the oldest ends too");
     // While others wait since then, the next one takes all at once.
-    state.waiting.extend(waits(&[false; 2]).waiting);
-    assert_eq!([(); 2].map(|()| next(&mut state, LOOK)), [take_all, None]);
+    state.waiting.extend(waits(&[("e", false); 2]).waiting);
+    assert_eq!([(); 2].map(|()| next(&mut state, LOOK)), [take_all(&[0, 1]), None]);
+}
+
+#[test]
+fn the_attempts_of_an_endpoint_with_several_take_all() {
+    let mut state = waits(&[("a", false), ("b", false), ("b", false), ("c", false)]);
+    let [of_a, of_b] = [0, 1].map(|number| state.waiting[&number].share.clone());
+    assert!(!state.is_tight_for(&of_b));
+    assert_eq!(next(&mut state, STALL), take_all(&[0, 1, 2]));
+    assert!(state.is_tight_for(&of_b));
+    state.waiting.remove(&0);
+    assert!(!state.is_tight_for(&of_a), "no other one of the endpoint waits");
 }
 
 #[test]
 fn attempts_that_have_acted_end_later_and_after_the_others() {
-    let mut state = waits(&[true, false, true, false]);
-    let orders = [(); 4].map(|()| next(&mut state, STALL).map(|(number, _)| number));
-    assert_eq!(orders, [Some(0), Some(3), Some(1), None]);
-    assert_eq!(next(&mut state, STALL_OF_ACTORS), Some((2, Order::End)));
+    let mut state = waits(&[("e", true), ("e", false), ("e", true), ("e", false)]);
+    let orders = [(); 3].map(|()| next(&mut state, STALL));
+    assert_eq!(orders, [take_all(&[0, 1, 2, 3]), end(&[1, 3]), None]);
+    assert_eq!(next(&mut state, STALL_OF_ACTORS), end(&[2]));
+}
+
+/// 20 attempts have 5 of 100 MiB each, and need 40 in steps of one. They end one after the other
+/// instead of sharing what each of them frees.
+#[tokio::test(start_paused = true)]
+async fn attempts_that_all_wait_end_soon() {
+    let permits = Permits::new(20, 100 * MIB, Tenancy::default());
+    let growths = Growths::new(permits.clone(), || {});
+    let share = permits.owner_share(&OwnerId::operator());
+    let (begun, start) = (Clock::now(), Instant::now());
+    let attempts = (0..20).map(|number| {
+        let mut held = share.try_take(5 * MIB, Level::CLIENT).unwrap();
+        let (growths, since) = (&growths, start + Duration::from_millis(number));
+        async move {
+            while held.amount().bytes < 40 * MIB {
+                let has = held.amount().bytes;
+                let memory_bytes_max = 50 * MIB - SANDBOX_BASE_BYTES;
+                let (level, missing, has_acted) = (Level::CLIENT, MIB, false);
+                let growth = Growth { level, since, has, missing, memory_bytes_max, has_acted };
+                let Ok(more) = growths.wait(held.share(), growth).await else { return false };
+                held.absorb(more);
+                tokio::task::yield_now().await;
+            }
+            true
+        }
+    });
+    let ended = futures::future::join_all(attempts).await;
+    let completed = ended.iter().filter(|is_complete| **is_complete).count();
+    assert!(completed >= 10, "{completed} of 20");
+    assert!(begun.elapsed() < 3 * STALL, "{:?}", begun.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
