@@ -17,7 +17,7 @@ use gristmill_core::limits::COMPONENT_BYTES_MAX;
 use gristmill_core::metrics::instruments::{DurationTotals, Durations};
 use gristmill_core::runtime::is_no_space;
 use gristmill_core::sharing::cores::cores;
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
@@ -52,6 +52,9 @@ const THREADS_MAX: usize = 4;
 
 /// The lower priority of a compile, as a nice value.
 const NICE: i32 = 10;
+
+/// The highest preference of the kernel for the process that it ends when memory runs out.
+const OOM_SCORE_ADJ: &str = "1000";
 
 /// The argument that makes the compiling process keep debug information for traps.
 const EXPLAIN: &str = "explain";
@@ -325,7 +328,7 @@ fn without_report(status: ExitStatus, stderr: &[u8]) -> CompileError {
         Some(SIGXCPU) => format!("it took more than {CPU_SECONDS_MAX} seconds of processor time"),
         Some(signal) => {
             let gib = ADDRESS_SPACE_BYTES_MAX >> 30;
-            format!("signal {signal}, perhaps for want of more than {gib} GiB: {last_line}")
+            format!("signal {signal}, perhaps for want of memory ({gib} GiB at most): {last_line}")
         }
         None => return CompileError::NoReport(format!("{status}: {last_line}")),
     };
@@ -388,7 +391,9 @@ fn limit_this_process() -> std::io::Result<()> {
         setrlimit(resource, Rlimit { current: Some(max), maximum: Some(maximum) })?;
     }
     rustix::process::nice(NICE)?;
-    Ok(())
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // When memory runs out, the kernel ends this process, and not the host with all of its jobs.
+    std::fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJ)
 }
 
 /// Checks, compiles and writes, in the present process. The artifact is on stable storage when this

@@ -19,6 +19,26 @@ fn as_child() {
     std::process::exit(i32::from(code != ExitCode::SUCCESS));
 }
 
+/// Not a real test: prints what the kernel knows of a child with its limits.
+#[test]
+#[ignore = "runs in the child processes of other tests"]
+fn as_limited_child() {
+    limit_this_process().unwrap();
+    let preference = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+    println!("preference: {}", preference.trim());
+}
+
+#[test]
+fn the_kernel_ends_a_compile_before_its_host_when_memory_runs_out() {
+    let child = "compile::process::tests::as_limited_child";
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", child, LAST_OF_OURS])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("preference: 1000\n"), "{output:?}");
+}
+
 /// This test program as the compiling process.
 fn own_child() -> Compiler {
     let args = ["--ignored", "--exact", "compile::process::tests::as_child", LAST_OF_OURS];
