@@ -339,7 +339,8 @@ pub enum RequeueCause {
     Failed,
     /// The attempt reached its executionTimeout, and a client retried the job.
     TimedOut,
-    /// The host stopped the attempt, such as for a drain.
+    /// The host stops, or the sandbox that was free is kept for jobs that are deeper in a chain of
+    /// calls.
     Released,
     /// The host had no memory for the attempt.
     NoMemory,

@@ -78,7 +78,9 @@ pub struct TimelineEvent {
     /// Its kind.
     pub event: TimelineEventKind,
     /// Why the job was queued; for `queued`. `submitted` and `retried` by a client; `released`: the
-    /// host stopped the attempt, such as for a drain; `hostLost`: the host died while it ran.
+    /// host stops, or the sandbox that was free is kept for jobs that are deeper in a chain of
+    /// calls; `noMemory`: the host had no memory for the attempt; `hostLost`: the host died while
+    /// it ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub cause: Option<QueueCause>,
@@ -133,7 +135,8 @@ pub enum QueueCause {
     Submitted,
     /// A client retried it.
     Retried,
-    /// The host stopped its attempt, such as for a drain.
+    /// The host stops, or the sandbox that was free is kept for jobs that are deeper in a chain of
+    /// calls.
     Released,
     /// The host had no memory for its attempt.
     NoMemory,
