@@ -51,11 +51,13 @@ impl Drop for Log {
 pub(crate) fn start(settings: &ServeSettings) -> anyhow::Result<Log> {
     // The arguments of host calls belong to the handler's author, and the parameters of statements,
     // such as inputs and outputs, to the callers: they do not belong in the operator's log. The
-    // migrations of a new directory are no news.
+    // migrations of a new directory are no news. A client causes a warning of `h2` with each
+    // connection, so that a stranger would fill the log.
     let filter = EnvFilter::try_new(settings.log.as_str())?
         .add_directive(format!("{}=off", gristmill_runtime::HOST_CALLS).parse()?)
         .add_directive("tokio_postgres=info".parse()?)
-        .add_directive("refinery_core=warn".parse()?);
+        .add_directive("refinery_core=warn".parse()?)
+        .add_directive("h2=error".parse()?);
     let queue = LogQueue::start(std::io::stderr())?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(queue.clone());
     let started = if settings.json {
