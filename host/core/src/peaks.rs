@@ -7,8 +7,9 @@
 //! **Bounds.** One entry of some 100 bytes for each endpoint that has run, until the endpoint is
 //! deleted. **Cost.** One lock and one look into a map at the begin and at the end of an attempt.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
 
 use crate::deploy::digest::ComponentDigest;
 use crate::deploy::endpoint::Deployment;

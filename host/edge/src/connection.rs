@@ -88,7 +88,8 @@ impl<A: Answerer> Server<A> {
         let service = service_fn(|request: Request<_>| {
             let mut call = Call::begin(&activity, request.version());
             let uri = request.uri().clone();
-            let head_bytes = head_bytes(request.headers());
+            let counts = account.as_ref().is_some_and(|account| !account.has_key());
+            let head_bytes = if counts { head_bytes(request.headers()) } else { 0 };
             let has_too_many_fields = request.headers().len() > FIELDS_MAX;
             let (request, unread) = RequestBody::watch(request, &unread, &client);
             let is_multiplexed = request.version() == Version::HTTP_2;

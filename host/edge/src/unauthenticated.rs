@@ -26,7 +26,7 @@ const CALL_BYTES: usize = 4 << 10;
 /// Waits for the answer to a call, and counts the call unless it has had a valid key. The check of
 /// a key waits for nothing, so that a call with a key is known after the first poll and is never
 /// counted; on a host that stands by, the active host checks keys, and the first calls of a
-/// connection count meanwhile.
+/// connection count meanwhile. `head_bytes` is only read while the connection has shown no key.
 ///
 /// # Errors
 /// [`NoRoom`]: the call was dropped.

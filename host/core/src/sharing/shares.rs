@@ -12,9 +12,10 @@
 //! `docs/internals/architecture.md` lists the resources, and what happens beyond a share.
 //! **Cost.** One map entry for each holder, and one or two lookups for each change.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 use std::ops::{Add, Sub};
+
+use hashbrown::HashMap;
 
 use crate::id::{CallDepth, SubmissionKind};
 use crate::sharing::tenancy::Tenancy;

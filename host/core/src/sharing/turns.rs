@@ -12,9 +12,11 @@
 //! members. A member that neither holds nor awaits anything takes no memory.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;
 use std::iter;
+
+use hashbrown::HashMap;
 
 /// Most members that are examined by their turns, and most sizes that are examined after these.
 const HEADS_MAX: usize = 32;
