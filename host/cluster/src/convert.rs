@@ -1,6 +1,5 @@
 //! Conversion between the messages and the types of the host. Input from another host is checked.
 
-use gristmill_core::sharing::shares::Level;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,18 +7,23 @@ use bytes::Bytes;
 use gristmill_core::catalog::Component;
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
 use gristmill_core::deploy::template::Template;
+use gristmill_core::id::WorkerId;
 use gristmill_core::job::handler_call::{CallError, HandlerCall};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Chunk, Part};
+use gristmill_core::job::state::Claim;
 use gristmill_core::metrics::endpoint::RequestEnd;
-use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptReport, FailureReason, LogLevel, Usage};
+use gristmill_core::runtime::{
+    Attempt, AttemptEnd, AttemptKey, AttemptReport, FailureReason, LogLevel, Usage,
+};
+use gristmill_core::sharing::shares::Level;
 use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::trace::{TraceContext, TraceState};
 use tokio_util::sync::CancellationToken;
 
 use crate::messages::{
-    Answer, Answered, Call, ChunkMessage, Chunks, End, Failure, How, LogLine, Prepare, Refusal,
-    RefusalKind, Requested, Start, Stop, UsageMessage,
+    Answer, Answered, AttemptName, Call, ChunkMessage, Chunks, End, Failure, How, LogLine, Prepare,
+    Refusal, RefusalKind, Requested, Start, Stop, UsageMessage,
 };
 
 /// A message that this host cannot use.
@@ -85,14 +89,33 @@ pub(crate) fn component(bytes: &[u8]) -> Result<Component, Unusable> {
     serde_json::from_slice(bytes).map_err(|error| unusable("component", error))
 }
 
+pub(crate) fn attempt_name(key: &AttemptKey) -> AttemptName {
+    let AttemptKey { job, claim: Claim(claim), worker } = key;
+    AttemptName { job: job.to_string(), claim: *claim, worker: worker.to_string() }
+}
+
+pub(crate) fn attempt_key(name: AttemptName) -> Result<AttemptKey, Unusable> {
+    let AttemptName { job, claim, worker } = name;
+    Ok(AttemptKey {
+        job: job.parse().map_err(|error| unusable("job id", error))?,
+        claim: Claim(claim),
+        worker: WorkerId::new(&worker).map_err(|error| unusable("worker id", error))?,
+    })
+}
+
+/// The keys of these attempts. Those that no store can have given are left out.
+pub(crate) fn attempt_keys(names: &[AttemptName]) -> Vec<AttemptKey> {
+    names.iter().filter_map(|name| attempt_key(name.clone()).ok()).collect()
+}
+
 /// The first message of an attempt.
 pub(crate) fn start(deployment: u64, attempt: &Attempt, level: Level, tenancy: &Tenancy) -> Start {
-    let Attempt { job, number, input, s3_config, trace, timeout_ms, deadline, .. } = attempt;
+    let Attempt { key, number, input, s3_config, trace, timeout_ms, deadline, .. } = attempt;
     let remaining = deadline.saturating_duration_since(Instant::now());
     let state = trace.as_ref().and_then(|trace| trace.state.as_str()).unwrap_or_default();
     Start {
         deployment,
-        job: job.to_string(),
+        attempt: Some(attempt_name(key)),
         number: *number,
         input: input.as_bytes().clone(),
         s3_config: s3_config.as_deref().map(json).unwrap_or_default(),
@@ -113,7 +136,7 @@ pub(crate) fn attempt(
     deployment: Arc<Deployment>,
     stop: CancellationToken,
 ) -> Result<Attempt, Unusable> {
-    let Start { job, number, input, s3_config, trace, trace_state, timeout_ms, .. } = start;
+    let Start { attempt, number, input, s3_config, trace, trace_state, timeout_ms, .. } = start;
     let s3_config = match s3_config.is_empty() {
         true => None,
         false => {
@@ -124,7 +147,7 @@ pub(crate) fn attempt(
     let state = TraceState::from_headers([&*trace_state]);
     let trace = TraceContext::from_bytes(&trace).map(|trace| TraceContext { state, ..trace });
     Ok(Attempt {
-        job: job.parse().map_err(|error| unusable("job id", error))?,
+        key: attempt_key(attempt.unwrap_or_default())?,
         number,
         deployment,
         input: value(input, "input")?,
@@ -245,7 +268,7 @@ pub(crate) fn end(report: AttemptReport) -> End {
         AttemptEnd::DeadlineReached => How::DeadlineReached(Stop {}),
         AttemptEnd::NoMemory => How::NoMemory(Stop {}),
         // A runner does not lose the attempts that it runs itself.
-        AttemptEnd::Stopped | AttemptEnd::HostLost => How::Stopped(Stop {}),
+        AttemptEnd::Stopped | AttemptEnd::HostLost(_) => How::Stopped(Stop {}),
     };
     let Usage {
         instantiate_us,

@@ -1,34 +1,29 @@
 //! Messages as frames of a body: four bytes with the length of a message, then the message.
 //!
 //! **Bounds.** A frame has at most [`FRAME_BYTES_MAX`]. A sender's frames wait in memory until the
-//! connection takes them: [`FrameSender::send_in_window`] waits while [`WINDOW_BYTES`] of its kind
-//! wait, [`FrameSender::send`] never waits.
+//! connection takes them; the senders bound what they send before it is confirmed.
 
 use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
 use prost::Message;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 /// Most bytes of a message. An output has at most 20 MB, and an emit of a handler is smaller.
 pub(crate) const FRAME_BYTES_MAX: usize = 64 << 20;
-
-/// Bytes of the frames of one sender that may wait for the connection.
-const WINDOW_BYTES: usize = 1 << 20;
 
 const LENGTH_BYTES: usize = size_of::<u32>();
 
 /// Shorter frames get a field that no message has. The library h2 counts unread shorter frames
 /// against their connection, and ends it beyond 32 MiB of such overhead, which would end all
 /// attempts of a host.
-const FRAME_BYTES_MIN: usize = 256;
+pub(crate) const FRAME_BYTES_MIN: usize = 256;
 
 /// The key of the field 2047 with bytes. The other side skips it, as each version does with unknown
 /// fields.
@@ -38,19 +33,16 @@ const PADDING_KEY: [u8; 2] = [0xfa, 0x7f];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Closed;
 
-type Queued = (Bytes, Option<OwnedSemaphorePermit>);
-
 /// Sends frames. Clones send to the same body.
 #[derive(Debug, Clone)]
 pub(crate) struct FrameSender {
-    frames: mpsc::UnboundedSender<Queued>,
-    window: Arc<Semaphore>,
+    frames: mpsc::UnboundedSender<Bytes>,
 }
 
 /// The body of a request or an answer. It ends when all senders are dropped.
 #[derive(Debug)]
 pub(crate) struct FrameBody {
-    frames: mpsc::UnboundedReceiver<Queued>,
+    frames: mpsc::UnboundedReceiver<Bytes>,
     /// The task that fills the body, which ends with it.
     _task: Option<AbortOnDropHandle<()>>,
 }
@@ -58,8 +50,7 @@ pub(crate) struct FrameBody {
 /// A body, and the sender of its frames.
 pub(crate) fn channel() -> (FrameSender, FrameBody) {
     let (sender, frames) = mpsc::unbounded_channel();
-    let window = Arc::new(Semaphore::new(WINDOW_BYTES));
-    (FrameSender { frames: sender, window }, FrameBody { frames, _task: None })
+    (FrameSender { frames: sender }, FrameBody { frames, _task: None })
 }
 
 /// A body with one message.
@@ -76,21 +67,7 @@ impl FrameSender {
     /// # Errors
     /// [`Closed`].
     pub(crate) fn send(&self, message: &impl Message) -> Result<(), Closed> {
-        self.frames.send((encode(message), None)).map_err(|_| Closed)
-    }
-
-    /// Sends a message when the frames that wait leave room for it.
-    ///
-    /// # Errors
-    /// [`Closed`].
-    pub(crate) async fn send_in_window(&self, message: &impl Message) -> Result<(), Closed> {
-        let frame = encode(message);
-        let bytes = u32::try_from(frame.len().min(WINDOW_BYTES)).map_err(|_| Closed)?;
-        let room = tokio::select! {
-            room = self.window.clone().acquire_many_owned(bytes) => room.map_err(|_| Closed)?,
-            () = self.frames.closed() => return Err(Closed),
-        };
-        self.frames.send((frame, Some(room))).map_err(|_| Closed)
+        self.frames.send(encode(message)).map_err(|_| Closed)
     }
 }
 
@@ -129,9 +106,7 @@ impl Body for FrameBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let next = self.frames.poll_recv(context);
-        // The room is free once the connection takes the frame.
-        next.map(|queued| queued.map(|(bytes, _room)| Ok(Frame::data(bytes))))
+        self.frames.poll_recv(context).map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
     }
 }
 

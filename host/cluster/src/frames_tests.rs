@@ -5,7 +5,7 @@ use http_body_util::{Full, StreamBody};
 use proptest::prelude::*;
 
 use super::*;
-use crate::messages::{LogLine, Retire};
+use crate::messages::LogLine;
 
 fn line(text: &str) -> LogLine {
     LogLine { level: "info".to_owned(), line: text.to_owned() }
@@ -66,19 +66,12 @@ fn a_cut_or_an_endless_message_is_an_error() {
     assert_eq!(endless.kind(), io::ErrorKind::InvalidData);
 }
 
-#[tokio::test]
-async fn a_sender_waits_for_a_slow_reader_and_not_for_one_that_has_left() {
-    let (sender, mut body) = channel();
-    let large = Retire { endpoint: "x".repeat(WINDOW_BYTES), last: 0 };
-    sender.send_in_window(&large).await.unwrap();
-    assert_eq!(sender.send_in_window(&large).now_or_never(), None);
-    sender.send(&large).unwrap();
-    assert!(body.frame().await.is_some());
-    sender.send_in_window(&large).await.unwrap();
-    let waits = sender.send_in_window(&large);
+#[test]
+fn a_sender_sees_that_its_reader_has_left() {
+    let (sender, body) = channel();
+    sender.send(&line("one")).unwrap();
     drop(body);
-    assert_eq!(waits.await, Err(Closed));
-    assert_eq!(sender.send(&large), Err(Closed));
+    assert_eq!(sender.send(&line("two")), Err(Closed));
 }
 
 #[tokio::test]

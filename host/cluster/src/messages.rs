@@ -8,7 +8,7 @@ use prost::{Message, Oneof};
 
 /// The version of the protocol that this program speaks. Hosts with different versions do not run
 /// each other's attempts; calls are forwarded between them nevertheless.
-pub(crate) const PROTOCOL: u32 = 1;
+pub(crate) const PROTOCOL: u32 = 2;
 
 /// The first message of the active host.
 #[derive(Clone, PartialEq, Message)]
@@ -37,6 +37,34 @@ pub(crate) struct Offer {
     pub(crate) memory_bytes: u64,
     #[prost(uint64, tag = "6")]
     pub(crate) cores: u64,
+    /// Names its process: another one has another number.
+    #[prost(fixed64, tag = "7")]
+    pub(crate) instance: u64,
+    /// Names its data directory: a process with another instance and the same directory follows one
+    /// that has ended.
+    #[prost(fixed64, tag = "9")]
+    pub(crate) directory: u64,
+    /// The attempts that it has kept since the last connection was lost.
+    #[prost(message, repeated, tag = "8")]
+    pub(crate) attempts: Vec<AttemptName>,
+}
+
+/// Names an attempt.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct AttemptName {
+    #[prost(string, tag = "1")]
+    pub(crate) job: String,
+    #[prost(uint32, tag = "2")]
+    pub(crate) claim: u32,
+    #[prost(string, tag = "3")]
+    pub(crate) worker: String,
+}
+
+/// Ends attempts that the active host does not want any more.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Forget {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) attempts: Vec<AttemptName>,
 }
 
 /// Makes a deployment ready on a runner.
@@ -67,13 +95,13 @@ pub(crate) struct Retire {
 /// A message of the active host during an attempt.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ToRunner {
-    #[prost(oneof = "Order", tags = "1, 2, 3")]
+    #[prost(oneof = "Order", tags = "1, 2, 3, 4, 5")]
     pub(crate) order: Option<Order>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
 pub(crate) enum Order {
-    /// The first message.
+    /// The first message of a new attempt.
     #[prost(message, tag = "1")]
     Start(Start),
     #[prost(message, tag = "2")]
@@ -81,14 +109,30 @@ pub(crate) enum Order {
     /// The attempt should stop early.
     #[prost(message, tag = "3")]
     Stop(Stop),
+    /// The first message of an attempt that the runner has kept.
+    #[prost(message, tag = "4")]
+    Resume(Resume),
+    /// The number of a report: the runner need not keep it any more, nor those before it.
+    #[prost(uint64, tag = "5")]
+    Taken(u64),
+}
+
+/// Goes on with an attempt.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Resume {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) attempt: Option<AttemptName>,
+    /// The number of the last report that has arrived: the runner sends those after it.
+    #[prost(uint64, tag = "2")]
+    pub(crate) received: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Start {
     #[prost(uint64, tag = "1")]
     pub(crate) deployment: u64,
-    #[prost(string, tag = "2")]
-    pub(crate) job: String,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) attempt: Option<AttemptName>,
     #[prost(uint32, tag = "3")]
     pub(crate) number: u32,
     #[prost(bytes = "bytes", tag = "4")]
@@ -172,8 +216,12 @@ pub(crate) enum RefusalKind {
 /// A message of a runner during an attempt.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct FromRunner {
-    #[prost(oneof = "Report", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "Report", tags = "1, 2, 3, 4, 5, 6, 7, 9")]
     pub(crate) report: Option<Report>,
+    /// The number of a report that the runner keeps until it is taken; the first is 1. 0 for other
+    /// reports.
+    #[prost(uint64, tag = "8")]
+    pub(crate) number: u64,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
@@ -189,11 +237,15 @@ pub(crate) enum Report {
     /// The last message.
     #[prost(message, tag = "5")]
     End(End),
-    /// The last message of an attempt that has not begun: the runner does not know its deployment.
+    /// The last message of an attempt that does not begin, or does not go on: the runner does not
+    /// know its deployment, or has not kept it.
     #[prost(message, tag = "6")]
     NotBegun(Stop),
     #[prost(message, tag = "7")]
     Requested(Requested),
+    /// The number of a call whose answer has arrived: the active host need not keep it any more.
+    #[prost(uint64, tag = "9")]
+    AnswerTaken(u64),
 }
 
 /// A request that the handler made, for metrics.

@@ -85,8 +85,12 @@ pub const IMAGE_MANIFEST_BYTES_MAX: usize = 64 * KIB;
 /// Largest config of an image, in bytes. A manifest that names a larger one is refused.
 pub const IMAGE_CONFIG_BYTES_MAX: usize = 64 * KIB;
 
-/// A job whose host died this often while it ran is FAILED instead of queued again.
+/// A job whose host died this often while it ran is FAILED instead of queued again, unless the
+/// operator chooses another number.
 pub const CRASHES_MAX: u8 = 3;
+
+/// The same for a host that was lost for another reason.
+pub const LOSSES_MAX: u8 = 10;
 
 /// Earlier attempts of a job that was queued again: its timeline has the newest of them.
 pub const PAST_ATTEMPTS_MAX: usize = 8;

@@ -17,10 +17,14 @@ use crate::catalog::Component;
 use crate::deploy::digest::ComponentDigest;
 use crate::deploy::endpoint::Deployment;
 use crate::deploy::volume_files::VolumeFiles;
-use crate::id::{EndpointId, JobId, OwnerId, TemplateId, VolumeId};
+use crate::id::{
+    EndpointId, JobId, OwnerId, ShardId, SubmissionKind, TemplateId, VolumeId, WorkerId,
+};
 use crate::job::handler_call::{CallError, HandlerCall};
+use crate::job::loss::HostLoss;
 use crate::job::payload::Json;
 use crate::job::record::{Chunk, S3Config};
+use crate::job::state::Claim;
 use crate::limits::UPLOADS_WAITING_MAX;
 use crate::metrics::endpoint::RequestEnd;
 pub use crate::metrics::failure_reason::FailureReason;
@@ -105,12 +109,25 @@ impl From<String> for CannotRun {
 
 /// Room for one attempt of a job that is still to be claimed, so that no job is claimed before it
 /// can run. Its content is known only to its runtime. Dropping it returns the room.
-pub struct Reservation(Box<dyn Any + Send>);
+pub struct Reservation {
+    room: Box<dyn Any + Send>,
+    is_elsewhere: bool,
+}
 
 impl Reservation {
     /// Wraps a value that returns the room when it is dropped.
     pub fn new(room: impl Any + Send) -> Self {
-        Self(Box::new(room))
+        Self { room: Box::new(room), is_elsewhere: false }
+    }
+
+    /// The same for room on another host.
+    pub fn elsewhere(room: impl Any + Send) -> Self {
+        Self { room: Box::new(room), is_elsewhere: true }
+    }
+
+    /// Whether the room is on another host.
+    pub fn is_elsewhere(&self) -> bool {
+        self.is_elsewhere
     }
 
     /// The room, for the runtime that made it.
@@ -118,7 +135,8 @@ impl Reservation {
     /// # Errors
     /// The reservation, when it was made by another runtime.
     pub fn downcast<T: Any>(self) -> Result<Box<T>, Self> {
-        self.0.downcast().map_err(Self)
+        let Self { room, is_elsewhere } = self;
+        room.downcast().map_err(|room| Self { room, is_elsewhere })
     }
 }
 
@@ -165,11 +183,31 @@ pub struct RunnerHost {
     pub since: Timestamp,
 }
 
+/// Names an attempt among those of all hosts of a database.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AttemptKey {
+    /// The job.
+    pub job: JobId,
+    /// The claim that began it.
+    pub claim: Claim,
+    /// The worker that runs it. The active host may end before a claim is on disk; the next one
+    /// then gives the same number to another attempt, with another worker.
+    pub worker: WorkerId,
+}
+
+impl AttemptKey {
+    /// The key of an attempt without a store, at a job of its own.
+    pub fn without_store() -> Self {
+        let worker = WorkerId::new("w").expect("a letter is an id");
+        Self { job: JobId::generate(SubmissionKind::Async, ShardId(0)), claim: Claim(1), worker }
+    }
+}
+
 /// One attempt at one job.
 #[derive(Debug, Clone)]
 pub struct Attempt {
-    /// The job.
-    pub job: JobId,
+    /// Its job, and what tells it from the other attempts at that.
+    pub key: AttemptKey,
     /// Which attempt this is; the first is 1.
     pub number: u32,
     /// The component to run, with its limits.
@@ -333,8 +371,8 @@ pub enum AttemptEnd {
     Stopped,
     /// It waited for memory when no attempt of the host got any: the job is to run again.
     NoMemory,
-    /// The host that ran the attempt has ended or cannot be reached any more.
-    HostLost,
+    /// The host that ran the attempt is lost.
+    HostLost(HostLoss),
 }
 
 /// The usage of an attempt.

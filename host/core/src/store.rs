@@ -7,6 +7,7 @@ use crate::id::{EndpointId, JobId, ShardId, WorkerId};
 use crate::job::filter::JobSearch;
 use crate::job::idempotency::Idempotency;
 use crate::job::listing::{Cursor, JobPage, JobQuery};
+use crate::job::loss::HostLoss;
 use crate::job::payload::Json;
 use crate::job::record::{
     CallStep, Chunk, ChunkPage, ClaimedJob, CompletedJob, Demand, JobCounts, JobRecord, Lease,
@@ -126,10 +127,15 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     async fn release(&self, lease: Lease, cause: ReleaseCause) -> Result<Fenced, StoreError>;
 
     /// Ends the attempt of a host that was lost: the job waits again and a retry is counted, or it
-    /// is FAILED when it has lost [`CRASHES_MAX`](crate::limits::CRASHES_MAX) hosts. Waits until a
-    /// job that waits again is on disk, but not for the end, as
+    /// is FAILED when it has lost so many hosts as the [bound](crate::job::loss::LossBounds) of
+    /// this loss. Waits until a job that waits again is on disk, but not for the end, as
     /// [`finish_deferred`](Self::finish_deferred).
-    async fn host_lost(&self, lease: Lease) -> Result<Fenced, StoreError>;
+    async fn host_lost(&self, lease: Lease, loss: HostLoss) -> Result<Fenced, StoreError>;
+
+    /// Notes that the attempt runs on another host than this one, before it begins there: when this
+    /// host ends, that is no [crash](HostLoss::Crash) of the job. Written with the claim, or soon
+    /// after it.
+    async fn note_elsewhere(&self, lease: Lease) -> Result<Fenced, StoreError>;
 
     /// Cancels a waiting or running job; a job that has ended keeps its status, which is returned.
     async fn cancel(

@@ -12,6 +12,7 @@ use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::handler_call::{CallError, HandlerCall};
+use gristmill_core::job::loss::HostLoss;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Chunk, ClaimedJob, Lease, Outcome};
 use gristmill_core::job::state::ReleaseCause;
@@ -19,8 +20,8 @@ use gristmill_core::jobs::handler_calls::Caller;
 use gristmill_core::limits::ERROR_BYTES_MAX;
 use gristmill_core::metrics::endpoint::{AttemptValues, FinishedAs, RequestEnd};
 use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptReport, AttemptSink, HandlerHost, LogLevel, Reservation,
-    SinkClosed, StackCall, Usage,
+    Attempt, AttemptEnd, AttemptKey, AttemptReport, AttemptSink, HandlerHost, LogLevel,
+    Reservation, SinkClosed, StackCall, Usage,
 };
 use gristmill_core::signals::event_notice::JobEventNotice;
 use gristmill_core::store::{Fenced, StoreError};
@@ -90,7 +91,7 @@ pub(crate) async fn run(
         chunk_bytes: AtomicU64::new(0),
     });
     let attempt = Attempt {
-        job: lease.job,
+        key: AttemptKey { job: lease.job, claim: lease.claim, worker: job.worker.clone() },
         number: job.attempt,
         deployment,
         input: job.input,
@@ -105,6 +106,10 @@ pub(crate) async fn run(
         lease.job,
         JobEventNotice::Started { attempt: attempt.number },
     );
+    if reservation.is_elsewhere() {
+        // With a stale lease the attempt is stopped at once.
+        let _ = shared.store.note_elsewhere(lease).await;
+    }
     let performing = shared.runtime.perform(reservation, attempt, sink.clone());
     let report = attend(shared, lease, &sink, &stop, performing).await;
     sink.incarnation().metrics().ended(measured(&report.usage));
@@ -131,7 +136,7 @@ pub(crate) async fn run(
         AttemptEnd::DeadlineReached => Ending::Result(Outcome::TimedOut, FinishedAs::TimedOut),
         AttemptEnd::Stopped => release(shared, lease, ReleaseCause::Stopped).await,
         AttemptEnd::NoMemory => release(shared, lease, ReleaseCause::NoMemory).await,
-        AttemptEnd::HostLost => host_lost(shared, lease).await,
+        AttemptEnd::HostLost(loss) => host_lost(shared, lease, loss).await,
     };
     let output_bytes = match &ending {
         Ending::Result(Outcome::Completed(output), _) => output.len(),
@@ -203,8 +208,8 @@ async fn release(shared: &Shared, lease: Lease, cause: ReleaseCause) -> Ending {
 }
 
 /// Ends an attempt whose host is lost. Nothing is billed, as after the end of this host.
-async fn host_lost(shared: &Shared, lease: Lease) -> Ending {
-    match shared.store.host_lost(lease).await {
+async fn host_lost(shared: &Shared, lease: Lease, loss: HostLoss) -> Ending {
+    match shared.store.host_lost(lease, loss).await {
         Ok(Fenced::Applied) => {
             warn!(job.id = %lease.job, "the host that ran job `{}` is lost", lease.job)
         }
@@ -296,7 +301,7 @@ fn log_end(endpoint: &EndpointId, number: u32, lease: Lease, report: &AttemptRep
         AttemptEnd::DeadlineReached => "ran out of time",
         AttemptEnd::Stopped => "was stopped",
         AttemptEnd::NoMemory => "got no memory",
-        AttemptEnd::HostLost => "lost its host",
+        AttemptEnd::HostLost(_) => "lost its host",
     };
     debug!(
         job.id = %lease.job,

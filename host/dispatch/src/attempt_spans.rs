@@ -50,7 +50,9 @@ impl AttemptSpans {
             AttemptEnd::DeadlineReached => (Some("timed_out"), Some("the attempt ran out of time")),
             AttemptEnd::Stopped => (Some("stopped"), Some("the attempt was stopped")),
             AttemptEnd::NoMemory => (Some("no_memory"), Some("the attempt got no memory")),
-            AttemptEnd::HostLost => (Some("host_lost"), Some("the host of the attempt was lost")),
+            AttemptEnd::HostLost(_) => {
+                (Some("host_lost"), Some("the host of the attempt was lost"))
+            }
         };
         // Texts of errors come from handlers, and may be long.
         let error =

@@ -111,7 +111,7 @@ impl Runtime for ScriptedRuntime {
         sink: Arc<dyn AttemptSink>,
     ) -> AttemptReport {
         let room = reservation.downcast::<(OwnedSemaphorePermit, bool)>().unwrap();
-        let is_of_client = !matches!(attempt.job.submission(), SubmissionKind::Handler(_));
+        let is_of_client = !matches!(attempt.key.job.submission(), SubmissionKind::Handler(_));
         self.misused.fetch_add((room.1 && is_of_client).into(), Ordering::SeqCst);
         *self.ran.lock() = Some(attempt.deployment.clone());
         let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;

@@ -16,13 +16,14 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointSettings, Metering};
 use gristmill_core::deploy::template::Template;
-use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, SubmissionKind, TemplateId};
+use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
 use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
 use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptSink, HandlerHost, LogLevel, Runtime as _, SinkClosed, StackCall,
+    Attempt, AttemptEnd, AttemptKey, AttemptSink, HandlerHost, LogLevel, Runtime as _, SinkClosed,
+    StackCall,
 };
 use gristmill_core::sharing::shares::Level;
 use gristmill_core::time::Timestamp;
@@ -143,7 +144,7 @@ fn input(bytes: usize) -> Json {
 
 fn attempt(deployment: &Arc<Deployment>, input: &Json) -> Attempt {
     Attempt {
-        job: JobId::generate(SubmissionKind::Async, ShardId(0)),
+        key: AttemptKey::without_store(),
         number: 1,
         deployment: deployment.clone(),
         input: input.clone(),

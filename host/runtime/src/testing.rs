@@ -11,13 +11,14 @@ use bytes::Bytes;
 use gristmill_core::catalog::Component;
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
 use gristmill_core::deploy::template::Template;
-use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, SubmissionKind, TemplateId};
+use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
 use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
 use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{
-    Attempt, AttemptReport, AttemptSink, HandlerHost, LogLevel, Runtime as _, SinkClosed, StackCall,
+    Attempt, AttemptKey, AttemptReport, AttemptSink, HandlerHost, LogLevel, Runtime as _,
+    SinkClosed, StackCall,
 };
 use gristmill_core::sharing::shares::Level;
 use gristmill_core::time::Timestamp;
@@ -345,7 +346,7 @@ impl Run {
 
     pub(crate) fn attempt_of(&self, deployment: Arc<Deployment>) -> Attempt {
         Attempt {
-            job: JobId::generate(SubmissionKind::Async, ShardId(0)),
+            key: AttemptKey::without_store(),
             number: 1,
             deployment,
             input: Json::parse(self.input.clone()).unwrap(),

@@ -478,7 +478,7 @@ impl Runtime for WasmtimeRuntime {
             Ok(start) => start,
             Err(reason) => return AttemptReport::failed(reason),
         };
-        let job = attempt.job;
+        let job = attempt.key.job;
         let mut instance = match self.instance(start, attempt, sink, watch) {
             Ok(instance) => instance,
             Err(error) => return AttemptReport::failed(causes(&error)),

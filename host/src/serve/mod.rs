@@ -164,7 +164,11 @@ async fn serve(
     let OwnedStore { store, recovery, cluster, fronts, serving, took_over_at } = opened;
     let catalog = open_catalog(&process, &store).await?;
     let new_key = admin_key::ensure(&catalog, &settings.data_dir, process.clock.now()).await?;
-    let runners = RunnersSettings { catalog: catalog.clone(), clock: process.clock.clone() };
+    let runners = RunnersSettings {
+        catalog: catalog.clone(),
+        clock: process.clock.clone(),
+        adopt_within: settings.adopt_within.as_seconds(),
+    };
     let runners = Runners::new(runners);
     let host = RunningHost::start(&process, store, &catalog, cluster.as_ref(), &runners).await?;
 

@@ -128,7 +128,7 @@ impl OwnedStore {
             return Ok(None);
         };
         let membership = standing_by.membership(taken.session);
-        // Its attempts end with the connection to the former active host.
+        standing_by.end_attempts();
         let StandingBy { fronts, running, cache_dir, local_runtime, .. } = standing_by;
         let TakenOver { store, recovery, depot, active_state, .. } = taken;
         Ok(Some(Self {
@@ -184,6 +184,7 @@ fn store_settings(process: &Process<'_>, clock_jump_max_ms: Option<u64>) -> Sett
         archive_after_ms: settings.archive_after.as_seconds().as_secs() * 1_000,
         secrets_key: settings.secrets_key.clone(),
         clock_jump_max_ms,
+        loss_bounds: settings.loss_bounds(),
         on_fatal: Arc::new(move |reason| {
             error!(reason, "the store failed, the host ends now: {reason}");
             // The receiver is dropped when the host is stopping anyway.

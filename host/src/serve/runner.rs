@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use gristmill_cluster::{Runner, RunnerSettings};
 use gristmill_core::sharing::cores::cores;
-use gristmill_store::ActiveHost;
+use gristmill_store::{ActiveHost, CacheDir};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
@@ -23,15 +23,21 @@ use super::process::Process;
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 
 /// The runner of this host.
-pub(crate) fn open(process: &Process<'_>, local_runtime: Arc<HostRuntime>) -> Arc<Runner> {
+pub(crate) fn open(
+    process: &Process<'_>,
+    local_runtime: Arc<HostRuntime>,
+    cache_dir: &CacheDir,
+) -> Arc<Runner> {
     let settings = RunnerSettings {
         address: process.listens_on.advertised,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        directory: cache_dir.id(),
         sandboxes: process.settings.sandboxes_max().into(),
         memory_bytes: process.settings.sandbox_bytes_max(),
         cores: cores() as u64,
         tenancy: process.tenancy.clone(),
         guests: process.guests.normal.handle().clone(),
+        adopt_within: process.settings.adopt_within.as_seconds(),
     };
     Runner::new(settings, local_runtime)
 }

@@ -21,8 +21,9 @@ use gristmill_core::billing::price::Prices;
 use gristmill_core::catalog::OwnerBounds;
 use gristmill_core::deploy::egress::HostPattern;
 use gristmill_core::deploy::network::Network;
+use gristmill_core::job::loss::LossBounds;
 use gristmill_core::job::policy::Strictness;
-use gristmill_core::limits::QUEUE_JOBS_MAX;
+use gristmill_core::limits::{CRASHES_MAX, LOSSES_MAX, QUEUE_JOBS_MAX};
 use gristmill_core::sharing::permits::reservable;
 use gristmill_edge::{AddressBound, ConnectionLimits, TlsFiles};
 use gristmill_registry::RegistryPattern;
@@ -98,6 +99,32 @@ pub struct ServeSettings {
         value_parser = parse::address
     )]
     pub cluster_advertise: Option<SocketAddr>,
+
+    /// How long a job goes on when the host that runs it and the active host lose each other, in
+    /// seconds. If they do not find each other again in this time, it runs again elsewhere. 0: it
+    /// runs again at once.
+    #[arg(long, value_name = "SECONDS", env = "GRISTMILL_ADOPT_WITHIN", default_value = "60")]
+    pub adopt_within: Within<0, 3_600>,
+
+    /// How often the host that runs a job may die meanwhile; then the job is FAILED, since it may
+    /// be the reason.
+    #[arg(
+        long,
+        value_name = "N",
+        env = "GRISTMILL_MAX_CRASHES",
+        default_value_t = Within::exactly::<{ CRASHES_MAX as u64 }>()
+    )]
+    pub max_crashes: Within<1, 255>,
+
+    /// How often the host that runs a job may be lost for another reason: it cannot be reached, or
+    /// is paused; then the job is FAILED.
+    #[arg(
+        long,
+        value_name = "N",
+        env = "GRISTMILL_MAX_LOSSES",
+        default_value_t = Within::exactly::<{ LOSSES_MAX as u64 }>()
+    )]
+    pub max_losses: Within<1, 255>,
 
     /// The file with the key that stored secrets are encrypted with; created with a new data
     /// directory or database. All hosts of a database need the same [default: secrets.key in the
@@ -357,6 +384,13 @@ impl Default for ServeSettings {
 }
 
 impl ServeSettings {
+    /// How often a job may lose its host.
+    pub(crate) fn loss_bounds(&self) -> LossBounds {
+        // The options have the bounds of a byte.
+        let byte = |bound: Within<1, 255>| u8::try_from(bound.as_u32()).unwrap_or(u8::MAX);
+        LossBounds { crashes_max: byte(self.max_crashes), losses_max: byte(self.max_losses) }
+    }
+
     /// The settings of a configuration file, and the defaults of all others.
     ///
     /// # Errors

@@ -74,7 +74,7 @@ impl<'a> StandingBy<'a> {
         let running = listeners.serve(&fronts, process);
         let depot = candidate.depot().context("cannot start the thread of the database")?;
         let local_runtime = HostRuntime::new(runtime_settings::of(process)?, depot);
-        let runner = runner::open(process, local_runtime.clone());
+        let runner = runner::open(process, local_runtime.clone(), &cache_dir);
         let running_attempts = runner::run(runner.clone(), standby.clone(), process.stop.clone());
         let begun = Self {
             process,
@@ -110,6 +110,11 @@ impl<'a> StandingBy<'a> {
             ready::announce_standby(self.process, self.database)
         };
         join(candidate, &self.standby, stands_by, take_over).await
+    }
+
+    /// Ends the attempts of the former active host, which nobody adopts.
+    pub(crate) fn end_attempts(&self) {
+        self.runner.stop();
     }
 
     pub(crate) fn membership(&self, session: u64) -> Membership {

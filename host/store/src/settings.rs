@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use gristmill_core::job::loss::LossBounds;
 use gristmill_core::limits::QUEUE_JOBS_MAX;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 
@@ -76,6 +77,8 @@ pub struct Settings {
     /// the clock is behind. Beyond it [`Store::open`](crate::Store::open) fails. In a database that
     /// hosts share, also the largest difference from the clock of the database. `None`: no limit.
     pub clock_jump_max_ms: Option<u64>,
+    /// How often a job may lose its host.
+    pub loss_bounds: LossBounds,
     /// Whether the machine's clock is known to be right. Then
     /// [`Store::take_over`](crate::Store::take_over) compares it with the clock of the database
     /// alone, and not with the newest time that a host has recorded.
@@ -106,6 +109,7 @@ impl Default for Settings {
             archive_after_ms: 5 * 60_000,
             secrets_key: None,
             clock_jump_max_ms: None,
+            loss_bounds: LossBounds::default(),
             is_clock_synchronised: false,
             on_fatal: Arc::new(|reason| {
                 tracing::error!(reason, "the store failed, the process ends now: {reason}");
@@ -168,6 +172,7 @@ impl std::fmt::Debug for Settings {
             .field("archive_after_ms", &self.archive_after_ms)
             .field("secrets_key", &self.secrets_key)
             .field("clock_jump_max_ms", &self.clock_jump_max_ms)
+            .field("loss_bounds", &self.loss_bounds)
             .field("is_clock_synchronised", &self.is_clock_synchronised)
             .finish_non_exhaustive()
     }

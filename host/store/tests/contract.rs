@@ -21,14 +21,14 @@ use gristmill_core::id::{
 use gristmill_core::job::action::{ActionCounts, JobAction, JobActionKind, JobActionState};
 use gristmill_core::job::filter::JobFilter;
 use gristmill_core::job::listing::Cursor;
+use gristmill_core::job::loss::{HostLoss, LossBounds};
 use gristmill_core::job::record::{
     CallStep, Demand, Lease, NewJob, Outcome, Part, S3Config, StoreEpoch, TIMED_OUT_ERROR,
-    host_lost_error,
 };
 use gristmill_core::job::retention::{ChosenRetention, HistoryMax, Retention};
 use gristmill_core::job::state::{Claim, JobStatus, ReleaseCause};
 use gristmill_core::job::tags::{Tag, Tags};
-use gristmill_core::limits::{CRASHES_MAX, RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
+use gristmill_core::limits::{CRASHES_MAX, LOSSES_MAX, RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
 use gristmill_core::sharing::shares::Level;
 use gristmill_core::signals::QueueListener;
 use gristmill_core::store::{Fenced, NextExpiry, RetryAnswer, StoreError, StoreFull, SubmitAnswer};
@@ -395,29 +395,48 @@ async fn a_job_that_loses_its_host_runs_again_a_bounded_number_of_times(t: Fixtu
     let webhook = Some("https://example.com/".to_owned());
     let first = t.submit_job(NewJob { webhook, ..job("a") }).await;
     let _second = t.submit("a").await;
+    // Losses that are no crashes have a bound of their own.
+    for _ in 1..LOSSES_MAX {
+        let lease = t.claim("a").await.lease;
+        assert_eq!(t.store.note_elsewhere(lease).await, Ok(Fenced::Applied));
+        assert_eq!(t.store.host_lost(lease, HostLoss::Unreachable).await, Ok(Fenced::Applied));
+        assert_eq!(t.store.note_elsewhere(lease).await, Ok(Fenced::Stale));
+    }
+    let losses = u32::from(LOSSES_MAX - 1);
     for crash in 1..=CRASHES_MAX {
         let claimed = t.claim("a").await;
         assert_eq!(claimed.lease.job, first, "it keeps its position");
         let _ = t.store.append_chunks(claimed.lease, vec![chunk("1")]).await.unwrap();
-        assert_eq!(t.store.host_lost(claimed.lease).await, Ok(Fenced::Applied));
-        assert_eq!(t.store.host_lost(claimed.lease).await, Ok(Fenced::Stale));
+        let loss = HostLoss::Crash;
+        assert_eq!(t.store.host_lost(claimed.lease, loss).await, Ok(Fenced::Applied));
+        assert_eq!(t.store.host_lost(claimed.lease, loss).await, Ok(Fenced::Stale));
         t.store.flush().await.unwrap();
         let record = t.record("a", first).await.unwrap();
         if crash < CRASHES_MAX {
-            let expected = (JobStatus::InQueue, u32::from(crash), 0);
+            let expected = (JobStatus::InQueue, losses + u32::from(crash), 0);
             assert_eq!((record.status, record.retries, record.chunk_count), expected);
         } else {
             let error = record.error.as_deref().unwrap();
-            assert_eq!((record.status, error), (JobStatus::Failed, &*host_lost_error()));
+            let expected = LossBounds::default().error(loss);
+            assert_eq!((record.status, error), (JobStatus::Failed, &*expected));
         }
     }
     assert_eq!(t.store.stats().waiting_webhooks, 1, "that of the failure");
     // A retry by a client begins to count anew.
     assert_eq!(t.store.retry(&endpoint("a"), first, None).await, Ok(RetryAnswer::Queued));
     assert_ne!(t.claim("a").await.lease.job, first);
-    let again = t.claim("a").await.lease;
-    assert_eq!(t.store.host_lost(again).await, Ok(Fenced::Applied));
-    assert_eq!(t.record("a", first).await.unwrap().status, JobStatus::InQueue);
+    for loss in 1..=LOSSES_MAX {
+        let again = t.claim("a").await.lease;
+        assert_eq!(t.store.host_lost(again, HostLoss::Unreachable).await, Ok(Fenced::Applied));
+        t.store.flush().await.unwrap();
+        let record = t.record("a", first).await.unwrap();
+        if loss < LOSSES_MAX {
+            assert_eq!(record.status, JobStatus::InQueue);
+        } else {
+            let expected = LossBounds::default().error(HostLoss::Unreachable);
+            assert_eq!((record.status, record.error), (JobStatus::Failed, Some(expected)));
+        }
+    }
 }
 
 async fn a_retry_clears_the_result_and_queues_at_the_end(t: Fixture) {
@@ -1109,7 +1128,7 @@ async fn each_change_of_a_queue_is_told_with_a_version(t: Fixture) {
     check(1, 2).await;
     let lease = claim().await;
     check(0, 1).await;
-    let _ = t.store.host_lost(lease).await.unwrap();
+    let _ = t.store.host_lost(lease, HostLoss::Crash).await.unwrap();
     check(1, 2).await;
     let lease = claim().await;
     check(0, 1).await;

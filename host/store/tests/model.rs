@@ -17,6 +17,7 @@ use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId};
 use gristmill_core::job::filter::{JobFilter, JobSearch};
 use gristmill_core::job::idempotency::{Idempotency, KEY_LIFETIME_MS};
 use gristmill_core::job::listing::JobQuery;
+use gristmill_core::job::loss::HostLoss;
 use gristmill_core::job::record::{CallStep, Demand, Lease, NewJob, Outcome, S3Config};
 use gristmill_core::job::state::ReleaseCause;
 use gristmill_core::job::tags::{Tag, Tags};
@@ -74,6 +75,7 @@ enum Op {
     },
     LoseHost {
         lease: usize,
+        is_crash: bool,
     },
     Cancel {
         job: usize,
@@ -146,7 +148,8 @@ fn op() -> impl Strategy<Value = Op> {
             |(lease, endpoint, template, wall_ms)| Op::Bill { lease, endpoint, template, wall_ms }
         ),
         2 => lease.clone().prop_map(|lease| Op::Release { lease }),
-        3 => lease.prop_map(|lease| Op::LoseHost { lease }),
+        3 => (lease, any::<bool>())
+            .prop_map(|(lease, is_crash)| Op::LoseHost { lease, is_crash }),
         2 => (job.clone(), endpoint.clone())
             .prop_map(|(job, endpoint)| Op::Cancel { job, endpoint }),
         4 => job.clone().prop_map(|job| Op::Retry { job }),
@@ -435,9 +438,10 @@ impl Pair {
                 let Some(lease) = lease_at(lease) else { return String::new() };
                 format!("{:?}", store.release(lease, ReleaseCause::Stopped).await)
             }
-            Op::LoseHost { lease } => {
+            Op::LoseHost { lease, is_crash } => {
+                let loss = if is_crash { HostLoss::Crash } else { HostLoss::Unreachable };
                 let Some(lease) = lease_at(lease) else { return String::new() };
-                format!("{:?}", store.host_lost(lease).await)
+                format!("{:?}", store.host_lost(lease, loss).await)
             }
             Op::Cancel { job, endpoint } => {
                 let Some((_, id)) = job_at(job) else { return String::new() };

@@ -12,8 +12,10 @@ use crate::support::{
 };
 use gristmill_core::billing::usage::{Hour, UsageFilter, UsageQuery, UsageStore as _};
 use gristmill_core::catalog::CatalogStore as _;
+use gristmill_core::job::loss::{HostLoss, LossBounds};
 use gristmill_core::job::record::Outcome;
 use gristmill_core::job::state::JobStatus;
+use gristmill_core::limits::{CRASHES_MAX, LOSSES_MAX};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore as _, StoreError, SubmitAnswer};
 use gristmill_core::time::{Clock as _, ManualClock, SystemClock, Timestamp};
@@ -88,6 +90,30 @@ async fn a_database_belongs_to_one_store() {
     let third = open(&database);
     assert!(third.job(&endpoint("a"), id).await.unwrap().is_some());
     assert_eq!(third.stats().jobs, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_on_other_hosts_than_the_ended_one_have_not_crashed() {
+    let Some(database) = Database::new() else { return };
+    let mut store = open(&database);
+    let (here, elsewhere) = (submit(&store, job("a")).await, submit(&store, job("a")).await);
+    let error = |loss| Some(LossBounds::default().error(loss));
+    for losses in 1..=LOSSES_MAX {
+        while let Some(claimed) = store.claim(&endpoint("a"), &worker("w")).await.unwrap() {
+            if claimed.lease.job == elsewhere {
+                assert_eq!(store.note_elsewhere(claimed.lease).await, Ok(Fenced::Applied));
+            }
+        }
+        store.flush().await.unwrap();
+        drop(store);
+        store = open(&database);
+        let crashed = store.job(&endpoint("a"), here).await.unwrap().unwrap();
+        let expected = (losses >= CRASHES_MAX).then(|| error(HostLoss::Crash)).flatten();
+        assert_eq!(crashed.error, expected, "{losses}");
+        let lost = store.job(&endpoint("a"), elsewhere).await.unwrap().unwrap();
+        let expected = (losses == LOSSES_MAX).then(|| error(HostLoss::Unreachable)).flatten();
+        assert_eq!(lost.error, expected, "{losses}");
+    }
 }
 
 /// Becomes the active host of a database without one.

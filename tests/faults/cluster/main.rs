@@ -7,6 +7,7 @@
 #![cfg(test)]
 #![allow(clippy::disallowed_methods, reason = "variables have the size of a run")]
 
+mod adoption;
 mod demo;
 mod encryption;
 mod failover;

@@ -160,7 +160,7 @@ async fn hosts_that_lose_each_other_find_each_other_again() {
 }
 
 async fn part(server: &Server, fault: Link) {
-    let hosts = Hosts::start(server, &["--max-running-jobs", "2"]).await;
+    let hosts = Hosts::start(server, &["--max-running-jobs", "2", "--adopt-within", "3"]).await;
     hosts.one.deploy(&guests::playground(), "play", json!({ "workersMax": 4 })).await;
     let [one, two] = hosts.clients();
     until_known(&one, 1).await;

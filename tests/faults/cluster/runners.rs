@@ -28,6 +28,8 @@ fn standby(database: &Database, first: &TestHost, sandboxes: u32, more: &[&str])
 fn with_sandboxes(database: &Database, sandboxes: u32) -> Vec<String> {
     let mut arguments = arguments(database);
     arguments.extend(["--max-running-jobs".to_owned(), sandboxes.to_string()]);
+    // The jobs of a host that does not come back run again soon.
+    arguments.extend(["--adopt-within", "2"].map(str::to_owned));
     arguments
 }
 

@@ -20,8 +20,8 @@ use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
 use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptReport, AttemptSink, FailureReason, HandlerHost, LogLevel,
-    Runtime as _, SinkClosed, StackCall,
+    Attempt, AttemptEnd, AttemptKey, AttemptReport, AttemptSink, FailureReason, HandlerHost,
+    LogLevel, Runtime as _, SinkClosed, StackCall,
 };
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::sharing::shares::Level;
@@ -148,7 +148,7 @@ impl Run<'_> {
     pub(crate) async fn perform_on(&self, deployment: &Arc<Deployment>) -> Report {
         let reservation = self.bench.runtime.reserve(deployment, Level::CLIENT).await;
         let attempt = Attempt {
-            job: JobId::generate(SubmissionKind::Async, ShardId(0)),
+            key: AttemptKey::without_store(),
             number: 1,
             deployment: deployment.clone(),
             input: self.input.clone(),

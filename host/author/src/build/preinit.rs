@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gristmill_core::deploy::digest::ComponentDigest;
-use gristmill_core::id::{JobId, ShardId, SubmissionKind};
 use gristmill_core::job::payload::Json;
-use gristmill_core::runtime::Attempt;
+use gristmill_core::runtime::{Attempt, AttemptKey};
 use gristmill_runtime::compile::preinit::{TIME_MAX, preinit};
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +22,7 @@ pub(super) async fn initialized(project: &Project, component: &[u8]) -> anyhow::
     let settings = LocalOptions::default().over(Some(project.clone()));
     let deployment = local_deployment(settings, ComponentDigest::of(component), None);
     let attempt = Attempt {
-        job: JobId::generate(SubmissionKind::Async, ShardId(0)),
+        key: AttemptKey::without_store(),
         number: 1,
         deployment: Arc::new(deployment),
         input: Json::null(),

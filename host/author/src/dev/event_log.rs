@@ -109,7 +109,7 @@ fn describe(notice: JobEventNotice<'_>) -> Vec<String> {
                 AttemptEnd::Returned(_) => ("COMPLETED", None),
                 AttemptEnd::Failed { error, .. } => ("FAILED", Some(error.as_str())),
                 AttemptEnd::DeadlineReached => ("TIMED_OUT", Some(TIMED_OUT_ERROR)),
-                AttemptEnd::Stopped | AttemptEnd::NoMemory | AttemptEnd::HostLost => {
+                AttemptEnd::Stopped | AttemptEnd::NoMemory | AttemptEnd::HostLost(_) => {
                     ("stopped", None)
                 }
             };

@@ -11,11 +11,10 @@ use gristmill_commands::calls::signalled;
 use gristmill_commands::output::progress;
 use gristmill_core::deploy::endpoint::{Deployment, Metering};
 use gristmill_core::deploy::input_checks::InputChecks;
-use gristmill_core::id::{JobId, ShardId, SubmissionKind};
 use gristmill_core::job::payload::Json;
 use gristmill_core::metrics::failure_reason::FailureReason;
 use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptReport, AttemptSink, Runtime as _, Usage,
+    Attempt, AttemptEnd, AttemptKey, AttemptReport, AttemptSink, Runtime as _, Usage,
 };
 use gristmill_core::sharing::shares::Level;
 use gristmill_runtime::{MemoryRecords, RuntimeSettings, WasmtimeRuntime};
@@ -129,7 +128,7 @@ impl Bench {
             reservation = self.runtime.reserve(&deployment, Level::CLIENT) => reservation,
         };
         let attempt = Attempt {
-            job: JobId::generate(SubmissionKind::Async, ShardId(0)),
+            key: AttemptKey::without_store(),
             number: 1,
             deployment,
             input: job.input,

@@ -59,7 +59,7 @@ impl RunDocument {
                 let error = format!("{TIMED_OUT_ERROR} after {} ms", timeout.as_millis());
                 ("TIMED_OUT", None, Some(error))
             }
-            AttemptEnd::Stopped | AttemptEnd::NoMemory | AttemptEnd::HostLost => {
+            AttemptEnd::Stopped | AttemptEnd::NoMemory | AttemptEnd::HostLost(_) => {
                 ("CANCELLED", None, None)
             }
         };

@@ -106,7 +106,7 @@ fn conclude(report: &AttemptReport, timeout: Duration) -> anyhow::Result<ExitCod
         | AttemptEnd::DeadlineReached
         | AttemptEnd::Stopped
         | AttemptEnd::NoMemory
-        | AttemptEnd::HostLost => {}
+        | AttemptEnd::HostLost(_) => {}
     }
     output::note(summary(usage));
     match &report.end {
@@ -115,7 +115,9 @@ fn conclude(report: &AttemptReport, timeout: Duration) -> anyhow::Result<ExitCod
         AttemptEnd::DeadlineReached => {
             bail!("the job is TIMED_OUT: {TIMED_OUT_ERROR} after {} ms", timeout.as_millis())
         }
-        AttemptEnd::Stopped | AttemptEnd::NoMemory | AttemptEnd::HostLost => bail!("interrupted"),
+        AttemptEnd::Stopped | AttemptEnd::NoMemory | AttemptEnd::HostLost(_) => {
+            bail!("interrupted")
+        }
     }
 }
 

@@ -1,9 +1,16 @@
 //! An attempt on a runner, seen from the active host.
 //!
-//! **Promise.** It ends shortly after its deadline or its stop, whatever the runner does. An
-//! attempt whose runner is lost ends as [`AttemptEnd::HostLost`]; an attempt that no runner has
-//! begun ends as stopped, so that its job waits again and no crash is counted.
+//! **Promise.** It ends shortly after its deadline or its stop, whatever the runner does. When the
+//! connection to the runner is lost, the attempt waits [`Runners::adopt_within`] for the next one,
+//! and goes on there: each chunk, log line, call and end of the handler takes effect once. After
+//! that time, or when the runner does not have it any more, it ends as [`AttemptEnd::HostLost`], as a
+//! crash if the process of the runner is known to have ended. An attempt that no runner has begun ends as stopped, so that its job waits again and no crash is
+//! counted.
+//!
+//! **Bounds.** The answers that the runner has not confirmed are kept, one for each call of the
+//! handler that waits.
 
+use std::collections::BTreeMap;
 use std::future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,99 +19,133 @@ use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use gristmill_core::job::handler_call::CallError;
+use gristmill_core::job::loss::HostLoss;
 use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptReport, AttemptSink, Usage};
-use gristmill_core::sharing::tenancy::Tenancy;
-use hyper::StatusCode;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
-use super::link::Room;
+use super::attempts::Found;
+use super::link::{Link, Reserved};
+use super::request::{Lost, Request};
+use super::runners::Runners;
 use crate::convert::{self, Unusable};
-use crate::frames::{self, FrameReader};
-use crate::messages::{Answer, Answered, Call, FromRunner, Order, Report, Stop, ToRunner};
+use crate::messages::{Answer, Answered, Call, FromRunner, Order, Report, Resume, Stop};
 
 /// Time after a deadline, or a stop, in which the runner ends the attempt and reports its usage.
 const END_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// Time for the end of the answer after its last message: without it the connection would have to
-/// reset the request.
-const LAST_BYTES: Duration = Duration::from_millis(100);
+/// Longest time between the end of an attempt's request and that of its connection, if both have
+/// the same cause. The connection is lost some seconds after its last packet.
+const NOTICED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Runs an attempt in the sandbox of a runner.
 pub(crate) async fn perform(
-    room: Room,
+    runners: &Runners,
+    reserved: Reserved,
     attempt: Attempt,
     sink: Arc<dyn AttemptSink>,
-    tenancy: &Tenancy,
 ) -> AttemptReport {
-    let Room { link, deployment, level, permit } = room;
-    let _returned_at_end = permit;
-    let (orders, body) = frames::channel();
-    let start = Order::Start(convert::start(deployment, &attempt, level, tenancy));
-    // The body exists.
-    let _ = orders.send(&ToRunner { order: Some(start) });
+    let Reserved { deployment, room } = reserved;
+    let start = convert::start(deployment, &attempt, room.level, &runners.tenancy());
+    let mut listed =
+        runners.attempts().list(attempt.key.clone(), &room, attempt.deployment.clone());
+    let mut place =
+        Place::On(Box::new(Request::new(attempt.key.clone(), room, Order::Start(start))));
+    let mut begun = Begun::new(sink);
     let mut until = Instant::from_std(attempt.deadline) + END_TIME_MAX;
-    let answer = tokio::select! {
-        biased;
-        answer = link.send("/attempt", body) => answer,
-        () = attempt.stop.cancelled() => return ended(AttemptEnd::Stopped),
-        () = sleep_until(until) => return ended(AttemptEnd::DeadlineReached),
-    };
-    let answer = match answer {
-        Ok(answer) if answer.status() == StatusCode::OK => answer,
-        other => {
-            debug!("the host {} takes no more attempts: {other:?}", link.name());
-            link.close();
-            return ended(AttemptEnd::Stopped);
-        }
-    };
-
-    let mut reports = FrameReader::new(answer.into_body());
-    let mut begun = Begun { sink, emitting: None, calls: FuturesUnordered::new() };
     let mut is_stopped = false;
     loop {
+        let reads = begun.emitting.is_none();
         let received = tokio::select! {
             biased;
             () = attempt.stop.cancelled(), if !is_stopped => {
                 is_stopped = true;
                 until = until.min(Instant::now() + END_TIME_MAX);
-                let _ = orders.send(&ToRunner { order: Some(Order::Stop(Stop {})) });
+                match &place {
+                    Place::On(request) if request.is_open() => request.send(Order::Stop(Stop {})),
+                    // The runner ends it when it offers it, or with its time.
+                    _ => return ended(AttemptEnd::Stopped),
+                }
                 continue;
             }
             () = sleep_until(until) => {
                 let end = if is_stopped { AttemptEnd::Stopped } else { AttemptEnd::DeadlineReached };
                 return ended(end);
             }
+            Some(found) = listed.found.recv() => {
+                match found {
+                    Found::Kept(room) => {
+                        let name = Some(convert::attempt_name(&attempt.key));
+                        let resume = Resume { attempt: name, received: begun.received };
+                        let request =
+                            Request::new(attempt.key.clone(), room, Order::Resume(resume));
+                        if is_stopped {
+                            request.send(Order::Stop(Stop {}));
+                        }
+                        place = Place::On(Box::new(request));
+                    }
+                    Found::Absent => return ended(lost(is_stopped, HostLoss::Unreachable)),
+                    Found::Ended => return ended(lost(is_stopped, HostLoss::Crash)),
+                }
+                continue;
+            }
             () = ready(&mut begun.emitting) => {
                 begun.emitting = None;
+                begun.taken = begun.received;
                 continue;
             }
             Some(answer) = begun.calls.next() => {
-                let _ = orders.send(&ToRunner { order: Some(Order::Answer(answer)) });
+                place.send(Order::Answer(answer.clone()));
+                begun.answers.insert(answer.call, answer);
                 continue;
             }
             // The next message waits until the store has taken the chunks, and so does the handler
             // then.
-            received = reports.next::<FromRunner>(), if begun.emitting.is_none() => received,
+            received = place.next(runners.adopt_within(), reads) => received,
+            // When no message waits, so that one confirmation is for many reports.
+            () = future::ready(()), if begun.confirmed < begun.taken && place.is_open() => {
+                begun.confirmed = begun.taken;
+                place.send(Order::Taken(begun.taken));
+                continue;
+            }
         };
-        let report = match received {
-            Ok(Some(FromRunner { report })) => report,
-            _ if is_stopped => return ended(AttemptEnd::Stopped),
-            Ok(None) => return ended(AttemptEnd::HostLost),
-            Err(error) => {
-                debug!("an attempt on the host {} is lost: {error}", link.name());
-                return ended(AttemptEnd::HostLost);
+        let request = match &mut place {
+            Place::On(request) => request,
+            Place::Nowhere { link, .. } => return ended(lost(is_stopped, link.loss())),
+        };
+        let FromRunner { report, number } = match received {
+            Ok(message) => message,
+            Err(Lost::NotBegun(reason)) => {
+                debug!("the host {} takes no more attempts: {reason}", request.link().name());
+                request.link().close();
+                return ended(AttemptEnd::Stopped);
+            }
+            Err(Lost::Connection(reason)) => {
+                if is_stopped {
+                    return ended(AttemptEnd::Stopped);
+                }
+                debug!("an attempt on the host {} waits for it: {reason}", request.link().name());
+                let link = request.link().clone();
+                place = Place::Nowhere { since: Instant::now(), link };
+                // Whatever was confirmed may not have arrived.
+                begun.confirmed = 0;
+                continue;
             }
         };
         // A newer runner may send other messages.
         let Some(report) = report else { continue };
-        match begun.take(report).await {
+        match begun.take(report, number).await {
             Ok(Taken::Continues) => {}
+            Ok(Taken::Repeated(answer)) => request.send(Order::Answer(answer)),
             Ok(Taken::NotBegun) => {
-                link.forget(deployment);
+                let Some(deployment) = request.started().filter(|_| begun.received == 0) else {
+                    return ended(lost(is_stopped, HostLoss::Unreachable));
+                };
+                request.link().forget(deployment);
                 return ended(AttemptEnd::Stopped);
             }
             Ok(Taken::Ended(report)) => {
+                let link = request.link();
                 link.ended(&attempt.deployment, &report);
                 if !is_stopped && matches!(report.end, AttemptEnd::Stopped) {
                     // The runner is about to end, and would stop every further attempt: it has no
@@ -112,13 +153,60 @@ pub(crate) async fn perform(
                     debug!("the host {} stops its attempts", link.name());
                     link.close();
                 }
-                let _ = timeout(LAST_BYTES, reports.next::<FromRunner>()).await;
+                if let Place::On(request) = place {
+                    request.confirm_end(number);
+                }
                 return report;
             }
             Err(error) => {
+                let link = request.link();
                 warn!("the host {} runs no more jobs for this one: {error}", link.name());
                 link.close();
-                return ended(AttemptEnd::HostLost);
+                return ended(AttemptEnd::HostLost(HostLoss::Unreachable));
+            }
+        }
+    }
+}
+
+/// The end of an attempt that its runner does not have any more.
+fn lost(is_stopped: bool, loss: HostLoss) -> AttemptEnd {
+    if is_stopped { AttemptEnd::Stopped } else { AttemptEnd::HostLost(loss) }
+}
+
+/// Where an attempt is.
+enum Place {
+    /// On a runner.
+    On(Box<Request>),
+    /// Its request has ended at this time, and perhaps the connection, which the link shows.
+    Nowhere { since: Instant, link: Arc<Link> },
+}
+
+impl Place {
+    fn send(&self, order: Order) {
+        if let Self::On(request) = self {
+            request.send(order);
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self, Self::On(request) if request.is_open())
+    }
+
+    /// The next message; with `reads` false, only an error of a request that is not answered.
+    /// Without a connection it resolves to any error when the runner has had time to connect again.
+    async fn next(&mut self, adopt_within: Duration, reads: bool) -> Result<FromRunner, Lost> {
+        match self {
+            Self::On(request) if reads => request.next().await,
+            Self::On(request) => {
+                request.open().await?;
+                future::pending().await
+            }
+            Self::Nowhere { since, link } => {
+                tokio::select! {
+                    () = link.lost.cancelled() => sleep_until(*since + adopt_within).await,
+                    () = sleep_until(*since + NOTICED_WITHIN) => {}
+                }
+                Err(Lost::Connection("it has not connected again".to_owned()))
             }
         }
     }
@@ -129,23 +217,54 @@ struct Begun {
     sink: Arc<dyn AttemptSink>,
     /// Gives the last chunks to the store.
     emitting: Option<BoxFuture<'static, ()>>,
+    /// The number of the last report that has arrived.
+    received: u64,
+    /// The number of the last report that was carried out.
+    taken: u64,
+    /// The number that the runner was told last.
+    confirmed: u64,
     /// The handler's calls of other endpoints.
     calls: FuturesUnordered<BoxFuture<'static, Answer>>,
+    /// The number of the last call that has arrived.
+    called: u64,
+    /// Answers that the runner has not confirmed.
+    answers: BTreeMap<u64, Answer>,
 }
 
 /// The attempt after a message of its runner.
 enum Taken {
     Continues,
+    /// The runner asks again for an answer that it has not received.
+    Repeated(Answer),
     NotBegun,
     Ended(AttemptReport),
 }
 
 impl Begun {
-    /// Carries out a message of the runner, or begins to.
+    fn new(sink: Arc<dyn AttemptSink>) -> Self {
+        Self {
+            sink,
+            emitting: None,
+            received: 0,
+            taken: 0,
+            confirmed: 0,
+            calls: FuturesUnordered::new(),
+            called: 0,
+            answers: BTreeMap::new(),
+        }
+    }
+
+    /// Carries out a message of the runner, or begins to; not again if it was received before.
     ///
     /// # Errors
     /// When the message has an invalid part.
-    async fn take(&mut self, report: Report) -> Result<Taken, Unusable> {
+    async fn take(&mut self, report: Report, number: u64) -> Result<Taken, Unusable> {
+        if number > 0 {
+            if number <= self.received {
+                return Ok(Taken::Continues);
+            }
+            self.received = number;
+        }
         match report {
             Report::Chunks(chunks) => {
                 let (chunks, sink) = (convert::chunks_of(chunks)?, self.sink.clone());
@@ -153,17 +272,30 @@ impl Begun {
                     // Whether the attempt still counts is seen by its stop.
                     let _ = sink.emit(chunks).await;
                 }));
+                return Ok(Taken::Continues);
             }
             Report::Progress(value) => self.sink.progress(convert::progress(value)?),
             Report::Log(line) => self.sink.log(convert::level(&line), &line.line),
-            Report::Requested(request) => {
-                let (end, took_us) = convert::request_end(&request);
+            Report::Requested(requested) => {
+                let (end, took_us) = convert::request_end(&requested);
                 self.sink.requested(end, took_us).await;
             }
-            Report::Call(call) => self.calls.push(Box::pin(answer_call(self.sink.clone(), call))),
+            Report::Call(call) if call.number > self.called => {
+                self.called = call.number;
+                self.calls.push(Box::pin(answer_call(self.sink.clone(), call)));
+            }
+            Report::Call(Call { number, .. }) => {
+                if let Some(answer) = self.answers.get(&number) {
+                    return Ok(Taken::Repeated(answer.clone()));
+                }
+            }
+            Report::AnswerTaken(call) => {
+                self.answers.remove(&call);
+            }
             Report::NotBegun(Stop {}) => return Ok(Taken::NotBegun),
             Report::End(end) => return Ok(Taken::Ended(convert::report(end)?)),
         }
+        self.taken = self.received;
         Ok(Taken::Continues)
     }
 }

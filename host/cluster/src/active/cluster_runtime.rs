@@ -18,7 +18,7 @@ use gristmill_core::sharing::shares::Level;
 
 use super::attempt;
 use super::balance::{self, Busy, Choice};
-use super::link::{Prepared, Room};
+use super::link::{Prepared, Reserved};
 use super::runners::Runners;
 
 /// Runs attempts here and on the runners.
@@ -50,7 +50,7 @@ impl ClusterRuntime {
             Choice::Local => self.local.try_reserve(deployment, level),
             Choice::Runner(index) => {
                 let room = ready.get(index)?.try_reserve(deployment, level)?;
-                Some(Reservation::new(room))
+                Some(Reservation::elsewhere(room))
             }
         })
     }
@@ -78,7 +78,7 @@ impl Runtime for ClusterRuntime {
             for prepared in ready {
                 let deployment = deployment.clone();
                 waits.push(Box::pin(async move {
-                    Reservation::new(prepared.reserve(deployment, level).await)
+                    Reservation::elsewhere(prepared.reserve(deployment, level).await)
                 }));
             }
             tokio::select! {
@@ -123,11 +123,10 @@ impl Runtime for ClusterRuntime {
         attempt: Attempt,
         sink: Arc<dyn AttemptSink>,
     ) -> AttemptReport {
-        match reservation.downcast::<Room>() {
-            Ok(room) => {
-                let tenancy = self.runners.tenancy();
+        match reservation.downcast::<Reserved>() {
+            Ok(reserved) => {
                 // Boxed, so that the future of an attempt on this host stays small.
-                Box::pin(attempt::perform(*room, attempt, sink, &tenancy)).await
+                Box::pin(attempt::perform(&self.runners, *reserved, attempt, sink)).await
             }
             Err(reservation) => self.local.perform(reservation, attempt, sink).await,
         }

@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::id::EndpointId;
+use gristmill_core::job::loss::HostLoss;
 use gristmill_core::peaks::{Peaks, SANDBOX_BASE_BYTES};
-use gristmill_core::runtime::{AttemptReport, RunnerHost};
+use gristmill_core::runtime::{AttemptKey, AttemptReport, RunnerHost};
 use gristmill_core::sharing::permits::{Permit, Permits};
 use gristmill_core::sharing::shares::Level;
 use gristmill_core::time::Timestamp;
@@ -21,13 +22,15 @@ use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use prost::Message;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::Handle;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::balance::Busy;
 use super::site::Site;
 use crate::frames::{self, FrameBody, FrameReader};
-use crate::messages::{Failure, Hello, Offer, PROTOCOL, Retire};
+use crate::messages::{Failure, Forget, Hello, Offer, PROTOCOL, Retire};
 use crate::{convert, transport};
 
 /// Longest time for a runner to open its sandboxes.
@@ -48,6 +51,10 @@ pub(crate) struct Link {
     deployments: Mutex<HashMap<EndpointId, Known>>,
     deployments_made: AtomicU64,
     is_closed: AtomicBool,
+    /// Fires when the connection has ended.
+    pub(super) lost: CancellationToken,
+    /// What its end says about the runner, once it has ended.
+    loss: OnceLock<HostLoss>,
 }
 
 /// A deployment that was sent to the runner.
@@ -74,13 +81,20 @@ pub(crate) struct Prepared {
 
 /// A sandbox of a runner that is reserved for one attempt.
 #[derive(Debug)]
-pub(crate) struct Room {
-    pub(crate) link: Arc<Link>,
+pub(crate) struct Reserved {
     /// The number of the deployment.
     pub(crate) deployment: u64,
+    pub(crate) room: Room,
+}
+
+/// A sandbox of a runner.
+#[derive(Debug)]
+pub(crate) struct Room {
+    pub(crate) link: Arc<Link>,
     pub(crate) level: Level,
-    /// Returned at the end of the attempt.
-    pub(crate) permit: Permit,
+    /// Returned at the end of the attempt. An attempt that the runner has kept may have none: the
+    /// runner has the sandbox, and the other attempts wait there.
+    pub(crate) permit: Option<Permit>,
 }
 
 /// Why a runner did not answer a request.
@@ -94,25 +108,70 @@ pub(crate) enum LinkError {
     Refused(String),
 }
 
+/// The end of a connection.
+#[derive(Debug)]
+pub(crate) struct LinkEnd {
+    pub(crate) reason: String,
+    /// What it says about a runner that does not connect again.
+    pub(crate) loss: HostLoss,
+}
+
+/// What a failure of a connection says about a runner that does not connect again: the kernel closes
+/// the connections of a process that has ended, and nothing closes that of a machine without power
+/// or a network.
+fn loss_of(error: &hyper::Error) -> HostLoss {
+    use io::ErrorKind as Kind;
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(this) = cause {
+        if let Some(error) = this.downcast_ref::<io::Error>() {
+            let is_silence = matches!(
+                error.kind(),
+                Kind::TimedOut
+                    | Kind::HostUnreachable
+                    | Kind::NetworkUnreachable
+                    | Kind::NetworkDown
+            );
+            return if is_silence { HostLoss::Unreachable } else { HostLoss::Crash };
+        }
+        cause = this.source();
+    }
+    // Such as pings without an answer.
+    HostLoss::Unreachable
+}
+
 impl Link {
+    /// The connection has ended so.
+    pub(crate) fn lose(&self, loss: HostLoss) {
+        self.close();
+        // It ends once.
+        let _ = self.loss.set(loss);
+        self.lost.cancel();
+    }
+
+    /// What the end of the connection says about a runner that does not connect again.
+    pub(crate) fn loss(&self) -> HostLoss {
+        self.loss.get().copied().unwrap_or(HostLoss::Unreachable)
+    }
+
     /// Greets a runner. Returns the connection, and a future that resolves to the reason of its
     /// end.
     pub(crate) async fn open<IO>(
         io: IO,
         peer: SocketAddr,
         site: &Site,
-    ) -> Result<(Self, impl Future<Output = String> + use<IO>), LinkError>
+    ) -> Result<(Self, impl Future<Output = LinkEnd> + use<IO>), LinkError>
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (requests, connection) = transport::client().handshake(TokioIo::new(io)).await?;
         let connection = tokio::spawn(connection);
         let ended = async move {
-            match connection.await {
-                Ok(Ok(())) => "it has ended the connection".to_owned(),
-                Ok(Err(error)) => format!("the connection is lost: {error}"),
-                Err(error) => error.to_string(),
-            }
+            let (reason, loss) = match connection.await {
+                Ok(Ok(())) => ("it has ended the connection".to_owned(), HostLoss::Crash),
+                Ok(Err(error)) => (format!("the connection is lost: {error}"), loss_of(&error)),
+                Err(error) => (error.to_string(), HostLoss::Unreachable),
+            };
+            LinkEnd { reason, loss }
         };
         let view = site.settings.catalog.view();
         let records = view.components.values().map(|component| &**component);
@@ -140,6 +199,8 @@ impl Link {
             deployments: Mutex::default(),
             deployments_made: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
+            lost: CancellationToken::new(),
+            loss: OnceLock::new(),
         };
         Ok((link, ended))
     }
@@ -247,6 +308,30 @@ impl Link {
         None
     }
 
+    /// The sandbox of an attempt that the runner has kept.
+    pub(crate) fn room_of_kept(
+        self: &Arc<Self>,
+        deployment: &Arc<Deployment>,
+        level: Level,
+    ) -> Room {
+        let share = self.permits.share(&deployment.endpoint.owner, &deployment.endpoint.id);
+        let permit = share.try_take(self.estimate(deployment), level);
+        Room { link: self.clone(), level, permit }
+    }
+
+    /// Ends attempts that the runner has kept in vain.
+    pub(crate) fn end_attempts(self: &Arc<Self>, attempts: &[AttemptKey]) {
+        let forget = Forget { attempts: attempts.iter().map(convert::attempt_name).collect() };
+        let link = self.clone();
+        // Without threads, the process is about to end.
+        let Ok(threads) = Handle::try_current() else { return };
+        threads.spawn(async move {
+            if let Err(error) = ask::<Failure>(&link.requests, "/forget", &forget).await {
+                debug!(%error, "the host {} keeps attempts in vain: {error}", link.name());
+            }
+        });
+    }
+
     /// Makes the deployment with this number ready again before its next attempt: the runner does
     /// not know it.
     pub(crate) fn forget(&self, number: u64) {
@@ -285,7 +370,7 @@ impl Prepared {
     }
 
     /// A sandbox, if there is room now and no worker waits for it.
-    pub(crate) fn try_reserve(&self, deployment: &Deployment, level: Level) -> Option<Room> {
+    pub(crate) fn try_reserve(&self, deployment: &Deployment, level: Level) -> Option<Reserved> {
         let endpoint = &deployment.endpoint;
         let share = self.link.permits.share(&endpoint.owner, &endpoint.id);
         let permit = share.try_take(self.link.estimate(deployment), level)?;
@@ -293,15 +378,16 @@ impl Prepared {
     }
 
     /// Waits for a sandbox.
-    pub(crate) async fn reserve(self, deployment: Arc<Deployment>, level: Level) -> Room {
+    pub(crate) async fn reserve(self, deployment: Arc<Deployment>, level: Level) -> Reserved {
         let endpoint = &deployment.endpoint;
         let share = self.link.permits.share(&endpoint.owner, &endpoint.id);
         let permit = share.queue(self.link.estimate(&deployment), level).await;
         self.room(permit, level)
     }
 
-    fn room(&self, permit: Permit, level: Level) -> Room {
-        Room { link: self.link.clone(), deployment: self.number, level, permit }
+    fn room(&self, permit: Permit, level: Level) -> Reserved {
+        let room = Room { link: self.link.clone(), level, permit: Some(permit) };
+        Reserved { deployment: self.number, room }
     }
 }
 

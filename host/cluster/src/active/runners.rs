@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::id::EndpointId;
@@ -12,7 +13,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use super::link::{Link, Prepared};
+use super::attempts::Attempts;
+use super::link::{Link, LinkEnd, Prepared};
 use super::site::{RunnersSettings, Site};
 
 /// Most runners of an active host; further ones stand by only.
@@ -44,6 +46,8 @@ impl Runners {
             }
         };
         let link = Arc::new(link);
+        // Before it runs new attempts, which it need not offer.
+        let unwanted = self.site.attempts.present(&link);
         if !self.add(&link) {
             warn!(
                 "the host at {peer} runs no jobs for this one: there are {RUNNERS_MAX} runners already"
@@ -55,9 +59,12 @@ impl Runners {
             "the host {name} runs jobs for this one, in up to {} sandboxes",
             link.offer().sandboxes
         );
-        let reason = ended.await;
-        link.close();
+        if !unwanted.is_empty() {
+            link.end_attempts(&unwanted);
+        }
+        let LinkEnd { reason, loss } = ended.await;
         self.remove(&link);
+        link.lose(loss);
         info!("the host {name} runs no jobs for this one any more: {reason}");
     }
 
@@ -107,5 +114,15 @@ impl Runners {
 
     pub(super) fn tenancy(&self) -> Tenancy {
         self.site.settings.catalog.tenancy()
+    }
+
+    /// The attempts that runners have.
+    pub(super) fn attempts(&self) -> &Attempts {
+        &self.site.attempts
+    }
+
+    /// How long an attempt is kept when its connection is lost.
+    pub(super) fn adopt_within(&self) -> Duration {
+        self.site.settings.adopt_within
     }
 }

@@ -1,10 +1,13 @@
 //! The parts of the active host that its runners use.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gristmill_core::catalog::Catalog;
 use gristmill_core::time::Clock;
 use tokio::sync::watch;
+
+use super::attempts::Attempts;
 
 /// What the runners need from the active host.
 #[derive(Debug)]
@@ -13,12 +16,16 @@ pub struct RunnersSettings {
     pub catalog: Arc<Catalog>,
     /// For the times at which runners have connected.
     pub clock: Arc<dyn Clock>,
+    /// How long the attempts of a runner are kept when its connection is lost.
+    pub adopt_within: Duration,
 }
 
 /// The active host, for its links.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(super) settings: RunnersSettings,
+    /// The attempts that runners have.
+    pub(super) attempts: Attempts,
     /// Changes when a sandbox of a runner may have become usable.
     changes: watch::Sender<()>,
 }
@@ -26,7 +33,7 @@ pub(crate) struct Site {
 impl Site {
     pub(super) fn new(settings: RunnersSettings) -> Arc<Self> {
         let (changes, _) = watch::channel(());
-        Arc::new(Self { settings, changes })
+        Arc::new(Self { settings, attempts: Attempts::default(), changes })
     }
 
     /// Makes workers that wait for a sandbox look at the runners again.

@@ -1,100 +1,85 @@
-//! An attempt on a runner, seen from the runner.
+//! The request of an attempt: it begins the attempt or goes on with one that was kept, and passes
+//! the messages of the active host on to it.
 
 use std::sync::Arc;
 
-use gristmill_core::deploy::endpoint::Deployment;
-use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptReport, FailureReason, Runtime, Usage};
+use gristmill_core::runtime::{AttemptEnd, FailureReason};
 use gristmill_core::sharing::shares::Level;
 use hyper::body::Incoming;
 use tracing::debug;
 
+use super::attempts::{Begun, Known, ended};
 use super::connection::Connection;
-use super::sink::ReportSink;
 use crate::convert;
 use crate::frames::{FrameReader, FrameSender};
-use crate::messages::{FromRunner, Order, Report, Start, Stop, ToRunner};
+use crate::messages::{FromRunner, Order, Report, Resume, Start, Stop, ToRunner};
 
-/// Runs the attempt of a request to its end. Dropping the future stops the handler.
-pub(super) async fn run(connection: Arc<Connection>, orders: Incoming, reports: FrameSender) {
+/// Serves a request until it ends, or the attempt is over. The attempt goes on without it.
+pub(super) async fn serve(connection: Arc<Connection>, orders: Incoming, reports: FrameSender) {
     let mut orders = FrameReader::new(orders);
     let first = orders.next::<ToRunner>().await;
-    let Ok(Some(ToRunner { order: Some(Order::Start(start)) })) = first else {
+    let Ok(Some(ToRunner { order: Some(order) })) = first else {
         debug!("an attempt has no beginning: {first:?}");
         return;
     };
-    let known = connection.deployment(start.deployment);
-    let (Some(deployment), Ok(runtime)) = (known, connection.runtime()) else {
-        let not_begun = FromRunner { report: Some(Report::NotBegun(Stop {})) };
+    let found = match order {
+        Order::Start(start) => begin(&connection, start, &reports).map(|known| (known, 0)),
+        Order::Resume(resume) => find(&connection, resume),
+        other => {
+            debug!("an attempt has no beginning: {other:?}");
+            return;
+        }
+    };
+    let Some((Known { sink, stop }, received)) = found else {
         // The active host may have left.
-        let _ = reports.send(&not_begun);
+        let _ = reports.send(&message(Report::NotBegun(Stop {})));
         return;
     };
+    let _attached = sink.attach(reports, received, connection.lost.clone());
+    while let Ok(Some(ToRunner { order })) = orders.next::<ToRunner>().await {
+        match order {
+            Some(Order::Stop(Stop {})) => stop.cancel(),
+            Some(Order::Answer(answer)) => sink.answered(answer),
+            Some(Order::Taken(number)) => sink.taken(number),
+            // A newer active host may send other messages.
+            Some(Order::Start(_) | Order::Resume(_)) | None => {}
+        }
+    }
+}
+
+/// Begins an attempt; `None` when its deployment is unknown.
+fn begin(connection: &Connection, start: Start, reports: &FrameSender) -> Option<Known> {
+    let deployment = connection.deployment(start.deployment)?;
+    let runtime = connection.runtime().ok()?;
+    let runner = &connection.runner;
     let Start { several_owners, several_endpoints, calls, .. } = start;
-    let tenancy = &connection.runner.settings.tenancy;
+    let tenancy = &runner.settings.tenancy;
     tenancy.set_several_owners(several_owners);
     tenancy.set_several_endpoints(&deployment.endpoint.owner, several_endpoints);
     tenancy.set_calls(calls);
-    let sink = Arc::new(ReportSink::new(reports));
-    let report = attend(&connection, runtime, deployment, start, orders, &sink).await;
-    if let Some(report) = report {
-        sink.end(convert::end(report));
-    }
-}
-
-/// Runs the handler, and passes messages on meanwhile. `None` when the active host is lost.
-async fn attend(
-    connection: &Connection,
-    runtime: Arc<dyn Runtime>,
-    deployment: Arc<Deployment>,
-    start: Start,
-    mut orders: FrameReader<Incoming>,
-    sink: &Arc<ReportSink>,
-) -> Option<AttemptReport> {
-    let stop = connection.runner.stop.child_token();
     let level = Level::of_number(start.level);
-    let attempt = match convert::attempt(start, deployment.clone(), stop.clone()) {
-        Ok(attempt) => attempt,
+    match convert::attempt(start, deployment.clone(), runner.stop.child_token()) {
+        Ok(attempt) => {
+            let (known, running) =
+                runner.attempts.add(Begun { runtime, deployment, level, attempt });
+            runner.settings.guests.spawn(running);
+            Some(known)
+        }
         Err(error) => {
             let (reason, error) = (FailureReason::Host, error.to_string());
-            return Some(ended(AttemptEnd::Failed { reason, error }));
-        }
-    };
-    let performing = perform(&*runtime, deployment, level, attempt, sink.clone());
-    let mut performing = std::pin::pin!(performing);
-    loop {
-        tokio::select! {
-            biased;
-            report = &mut performing => return Some(report),
-            () = sink.has_progress() => sink.send_progress(),
-            order = orders.next::<ToRunner>() => match order {
-                Ok(Some(ToRunner { order: Some(Order::Stop(Stop {})) })) => stop.cancel(),
-                Ok(Some(ToRunner { order: Some(Order::Answer(answer)) })) => sink.answered(answer),
-                // A newer active host may send other messages.
-                Ok(Some(_)) => {}
-                Ok(None) | Err(_) => return None,
-            },
+            let end = convert::end(ended(AttemptEnd::Failed { reason, error }));
+            let _ = reports.send(&message(Report::End(end)));
+            None
         }
     }
 }
 
-/// Waits for the sandbox, which the attempt before is about to leave, and runs the handler in it.
-async fn perform(
-    runtime: &dyn Runtime,
-    deployment: Arc<Deployment>,
-    level: Level,
-    attempt: Attempt,
-    sink: Arc<ReportSink>,
-) -> AttemptReport {
-    let reservation = tokio::select! {
-        reservation = runtime.reserve(&deployment, level) => reservation,
-        () = attempt.stop.cancelled() => return ended(AttemptEnd::Stopped),
-        () = tokio::time::sleep_until(attempt.deadline.into()) => {
-            return ended(AttemptEnd::DeadlineReached);
-        }
-    };
-    runtime.perform(reservation, attempt, sink).await
+/// An attempt that was kept, and the number of its last report that has arrived.
+fn find(connection: &Connection, Resume { attempt, received }: Resume) -> Option<(Known, u64)> {
+    let key = convert::attempt_key(attempt?).ok()?;
+    Some((connection.runner.attempts.find(&key)?, received))
 }
 
-fn ended(end: AttemptEnd) -> AttemptReport {
-    AttemptReport { end, usage: Usage::default() }
+fn message(report: Report) -> FromRunner {
+    FromRunner { report: Some(report), number: 0 }
 }

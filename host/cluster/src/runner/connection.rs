@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use gristmill_core::catalog::Component;
@@ -12,6 +13,8 @@ use gristmill_core::sharing::tenancy::Tenancy;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
+
+use super::attempts::Attempts;
 
 /// Opens the sandboxes of this host, and receives the records of components.
 #[async_trait]
@@ -43,6 +46,8 @@ pub struct RunnerSettings {
     pub address: Option<SocketAddr>,
     /// The version of the program.
     pub version: String,
+    /// Names its data directory, which no other process uses meanwhile.
+    pub directory: u64,
     /// Most attempts at one time.
     pub sandboxes: u64,
     /// Most memory of all sandboxes together, in bytes.
@@ -53,6 +58,8 @@ pub struct RunnerSettings {
     pub tenancy: Tenancy,
     /// The threads for attempts.
     pub guests: Handle,
+    /// How long an attempt is kept when its connection is lost.
+    pub adopt_within: Duration,
 }
 
 /// Runs attempts for the active host.
@@ -61,6 +68,9 @@ pub struct Runner {
     pub(super) settings: RunnerSettings,
     pub(super) source: Arc<dyn RuntimeSource>,
     pub(super) stop: CancellationToken,
+    pub(super) attempts: Arc<Attempts>,
+    /// Names this process.
+    pub(super) instance: u64,
 }
 
 /// The state of one connection.
@@ -69,6 +79,8 @@ pub(super) struct Connection {
     pub(super) runner: Arc<Runner>,
     pub(super) runtime: OnceLock<Arc<dyn Runtime>>,
     pub(super) deployments: Mutex<HashMap<u64, Arc<Deployment>>>,
+    /// Fires when it ends.
+    pub(super) lost: CancellationToken,
 }
 
 impl Connection {

@@ -1,14 +1,18 @@
 //! The side of a runner: it serves the attempts that the active host sends over one connection.
 //!
-//! **Its end.** [`Runner::serve`] ends with the connection, and with it all attempts: without the
-//! active host their results cannot be stored. A drain lets attempts end, and takes no new ones.
+//! **Its end.** [`Runner::serve`] ends with the connection. Its attempts are [kept](attempts), and
+//! offered over the next connection. A drain lets attempts end, and takes no new ones.
 
 mod attempt;
+mod attempts;
 mod connection;
 mod sink;
+mod unconfirmed;
 
 use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
 use std::convert::Infallible;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::io;
 use std::sync::{Arc, OnceLock};
 
@@ -23,16 +27,19 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use self::attempts::Attempts;
 use self::connection::Connection;
 pub use self::connection::{CannotOpen, Runner, RunnerSettings, RuntimeSource};
 use crate::frames::{self, FrameBody, FrameReader};
-use crate::messages::{Failure, Hello, Offer, PROTOCOL, Prepare, Retire};
+use crate::messages::{Failure, Forget, Hello, Offer, PROTOCOL, Prepare, Retire};
 use crate::{convert, transport};
 
 impl Runner {
     /// A runner with the sandboxes of this source.
     pub fn new(settings: RunnerSettings, source: Arc<dyn RuntimeSource>) -> Arc<Self> {
-        Arc::new(Self { settings, source, stop: CancellationToken::new() })
+        let attempts = Attempts::new(settings.adopt_within);
+        let instance = RandomState::new().build_hasher().finish();
+        Arc::new(Self { settings, source, stop: CancellationToken::new(), attempts, instance })
     }
 
     /// Serves a connection to the active host until that ends. After `drain` fires it takes no more
@@ -48,10 +55,14 @@ impl Runner {
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let lost = CancellationToken::new();
+        // Also when this future is dropped.
+        let _lost_at_end = lost.clone().drop_guard();
         let connection = Arc::new(Connection {
             runner: self.clone(),
             runtime: OnceLock::new(),
             deployments: Mutex::default(),
+            lost,
         });
         let service = service_fn(move |request| {
             let connection = connection.clone();
@@ -83,6 +94,7 @@ impl Connection {
             "/hello" => self.hello(body).await,
             "/prepare" => self.prepare(body).await,
             "/retire" => self.retire(body).await,
+            "/forget" => self.forget(body).await,
             other => Err(format!("there is no request `{other}`")),
         };
         match answered {
@@ -117,6 +129,9 @@ impl Connection {
             sandboxes: *sandboxes,
             memory_bytes: *memory_bytes,
             cores: *cores,
+            instance: self.runner.instance,
+            directory: self.runner.settings.directory,
+            attempts: self.runner.attempts.keys().iter().map(convert::attempt_name).collect(),
         }))
     }
 
@@ -141,11 +156,19 @@ impl Connection {
         Ok(frames::single(&Failure::default()))
     }
 
+    async fn forget(&self, body: Incoming) -> Result<FrameBody, String> {
+        let Forget { attempts } = message(body).await?;
+        for key in convert::attempt_keys(&attempts) {
+            self.runner.attempts.forget(&key);
+        }
+        Ok(frames::single(&Failure::default()))
+    }
+
     /// The answer begins before the attempt: a request without an answer has begun nothing.
     fn run_attempt(self: Arc<Self>, orders: Incoming) -> Response<FrameBody> {
         let (reports, body) = frames::channel();
         let guests = self.runner.settings.guests.clone();
-        let task = guests.spawn(attempt::run(self, orders, reports));
+        let task = guests.spawn(attempt::serve(self, orders, reports));
         Response::new(body.with_task(AbortOnDropHandle::new(task)))
     }
 }

@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::scripted::Scripted;
 use crate::sink::Sink;
-use crate::{PATIENCE, eventually, job_id};
+use crate::{PATIENCE, attempt_key, eventually};
 
 /// The sandboxes of a runner.
 #[derive(Debug)]
@@ -59,6 +59,8 @@ pub(crate) struct Active {
     pub(crate) runtime: Arc<ClusterRuntime>,
     pub(crate) runners: Arc<Runners>,
     pub(crate) catalog: Arc<Catalog>,
+    /// How long it and its runners keep attempts without a connection.
+    adopt_within: Duration,
 }
 
 /// A runner that is connected to it.
@@ -88,8 +90,13 @@ pub(crate) fn endpoint(id: &str) -> Endpoint {
 }
 
 impl Active {
-    /// With endpoint `e`, which may use every sandbox alone.
+    /// With endpoint `e`, which may use every sandbox alone. A lost connection ends its attempts.
     pub(crate) async fn new() -> Self {
+        Self::adopting(Duration::ZERO).await
+    }
+
+    /// The same; attempts are kept for so long without a connection.
+    pub(crate) async fn adopting(adopt_within: Duration) -> Self {
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_000)));
         let store = ModelStore::new(ShardId(1), clock.clone(), Arc::new(Signals::default()));
         let catalog = Arc::new(Catalog::open(Arc::new(store), clock.clone()).await.unwrap());
@@ -115,10 +122,11 @@ impl Active {
         ];
         let changes = entries.map(CatalogChange::Put).into();
         catalog.change(|_| Ok::<_, StoreError>((changes, ()))).await.unwrap();
-        let runners = Runners::new(RunnersSettings { catalog: catalog.clone(), clock });
+        let runners =
+            Runners::new(RunnersSettings { catalog: catalog.clone(), clock, adopt_within });
         let local = Scripted::new("active", 1);
         let runtime = Arc::new(ClusterRuntime::new(local.clone(), runners.clone()));
-        Self { local, runtime, runners, catalog }
+        Self { local, runtime, runners, catalog, adopt_within }
     }
 
     pub(crate) fn deployment(&self, id: &str) -> Arc<Deployment> {
@@ -145,12 +153,44 @@ impl Active {
     ) -> Connected {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let before = self.runners.hosts().len();
-        let connected = Connected::over(theirs, name, sandboxes, memory_bytes);
+        let connected = Connected::over(theirs, name, sandboxes, memory_bytes, self.adopt_within);
         let runners = self.runners.clone();
         let peer: SocketAddr = "192.0.2.1:7".parse().unwrap();
         tokio::spawn(async move { runners.serve(ours, peer).await });
         eventually(|| self.runners.hosts().len() > before).await;
         connected
+    }
+
+    /// A connection to this host that can be cut.
+    pub(crate) fn relay(&self) -> (DuplexStream, Relay) {
+        let (ours, mut left) = tokio::io::duplex(1 << 16);
+        let (mut right, theirs) = tokio::io::duplex(1 << 16);
+        let cut = CancellationToken::new();
+        let is_cut = cut.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = tokio::io::copy_bidirectional(&mut left, &mut right) => {}
+                () = is_cut.cancelled() => {}
+            }
+        });
+        let runners = self.runners.clone();
+        let peer: SocketAddr = "192.0.2.1:7".parse().unwrap();
+        tokio::spawn(async move { runners.serve(ours, peer).await });
+        (theirs, Relay(cut))
+    }
+
+    /// Connects a runner over a connection that can be cut.
+    pub(crate) async fn connect_by_relay(
+        &self,
+        name: &'static str,
+        sandboxes: usize,
+    ) -> (Connected, Relay) {
+        let before = self.runners.hosts().len();
+        let (io, relay) = self.relay();
+        let connected = Connected::over(io, name, sandboxes, 1 << 30, self.adopt_within);
+        eventually(|| self.runners.hosts().len() > before).await;
+        self.until_ready("e").await;
+        (connected, relay)
     }
 
     /// Waits until all runners are ready for an endpoint: then so many sandboxes are free.
@@ -180,7 +220,7 @@ impl Active {
 
     pub(crate) fn attempt(&self, script: &Value) -> Attempt {
         Attempt {
-            job: job_id(),
+            key: attempt_key(),
             number: 3,
             deployment: self.deployment("e"),
             input: Json::from_value(script),
@@ -214,12 +254,35 @@ impl Active {
     }
 }
 
+/// The number of the data directory of the runner with this name.
+fn directory(name: &str) -> u64 {
+    name.bytes().fold(7, |sum: u64, byte| sum.wrapping_mul(31) + u64::from(byte))
+}
+
+fn serve(runner: &Arc<Runner>, io: DuplexStream, drain: &CancellationToken) -> JoinHandle<()> {
+    let (served, drained) = (runner.clone(), drain.clone());
+    tokio::spawn(async move {
+        let _ = served.serve(io, drained).await;
+    })
+}
+
+/// A connection that a test can cut.
+pub(crate) struct Relay(CancellationToken);
+
+impl Relay {
+    /// Ends the connection for both sides.
+    pub(crate) fn cut(&self) {
+        self.0.cancel();
+    }
+}
+
 impl Connected {
     pub(crate) fn over(
         io: DuplexStream,
         name: &'static str,
         sandboxes: usize,
         memory_bytes: u64,
+        adopt_within: Duration,
     ) -> Self {
         let runtime = Scripted::new(name, sandboxes);
         let source = Arc::new(Source { runtime: runtime.clone(), components: Mutex::default() });
@@ -227,18 +290,27 @@ impl Connected {
         let settings = RunnerSettings {
             address: None,
             version: "1.2.3".to_owned(),
+            directory: directory(name),
             sandboxes: sandboxes as u64,
             memory_bytes,
             cores: 4,
             tenancy: tenancy.clone(),
             guests: tokio::runtime::Handle::current(),
+            adopt_within,
         };
         let runner = Runner::new(settings, source.clone());
         let drain = CancellationToken::new();
-        let (served, drained) = (runner.clone(), drain.clone());
-        let serving = tokio::spawn(async move {
-            let _ = served.serve(io, drained).await;
-        });
+        let serving = serve(&runner, io, &drain);
         Self { runtime, source, tenancy, runner, drain, serving }
+    }
+
+    /// Ends its connection at the side of the active host, or that of the runner, and connects
+    /// again.
+    pub(crate) async fn reconnect(&mut self, active: &Active, link: &mut Relay) {
+        link.cut();
+        let _ = (&mut self.serving).await;
+        let (io, next) = active.relay();
+        *link = next;
+        self.serving = serve(&self.runner, io, &self.drain);
     }
 }

@@ -8,23 +8,25 @@
     reason = "a test stops at the first surprise"
 )]
 
+mod adoption;
 mod hosts;
 mod scripted;
 mod sink;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use gristmill_core::catalog::{CatalogChange, CatalogKey};
-use gristmill_core::id::{JobId, OwnerId, ShardId, SubmissionKind, VolumeId};
+use gristmill_core::id::{JobId, OwnerId, ShardId, SubmissionKind, VolumeId, WorkerId};
 use gristmill_core::job::handler_call::CallError;
+use gristmill_core::job::loss::HostLoss;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Part, S3Config};
-use gristmill_core::job::state::JobStatus;
+use gristmill_core::job::state::{Claim, JobStatus};
 use gristmill_core::metrics::endpoint::RequestEnd;
-use gristmill_core::runtime::{Attempt, AttemptEnd, FailureReason, Runtime};
+use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptKey, FailureReason, Runtime};
 use gristmill_core::sharing::shares::Level;
 use gristmill_core::store::StoreError;
 use gristmill_core::trace::TraceContext;
@@ -44,6 +46,13 @@ const MIB: u64 = 1 << 20;
 fn job_id() -> JobId {
     static ID: std::sync::OnceLock<JobId> = std::sync::OnceLock::new();
     *ID.get_or_init(|| JobId::generate(SubmissionKind::Async, ShardId(1)))
+}
+
+/// The key of another attempt at this job.
+fn attempt_key() -> AttemptKey {
+    static CLAIMS: AtomicU32 = AtomicU32::new(0);
+    let claim = Claim(CLAIMS.fetch_add(1, Ordering::SeqCst));
+    AttemptKey { job: job_id(), claim, worker: WorkerId::new("w1-v1").unwrap() }
 }
 
 async fn eventually(is_true: impl Fn() -> bool) {
@@ -261,7 +270,7 @@ async fn an_attempt_whose_runner_is_lost_has_lost_its_host() {
     tokio::task::yield_now().await;
     runner.serving.abort();
     let report = task.await.unwrap();
-    assert!(matches!(report.end, AttemptEnd::HostLost), "{report:?}");
+    assert!(matches!(report.end, AttemptEnd::HostLost(HostLoss::Crash)), "{report:?}");
     let report = stopping.await.unwrap();
     assert!(matches!(report.end, AttemptEnd::Stopped), "a stop was wanted: {report:?}");
     eventually(|| active.runners.hosts().is_empty()).await;
@@ -516,7 +525,7 @@ async fn a_silent_runner_is_lost() {
         std::future::pending::<()>().await;
         drop((left, right));
     });
-    let runner = Connected::over(of_runner, "runner", 1, 1 << 30);
+    let runner = Connected::over(of_runner, "runner", 1, 1 << 30, Duration::ZERO);
     let runners = active.runners.clone();
     let peer: SocketAddr = "192.0.2.1:7".parse().unwrap();
     tokio::spawn(async move { runners.serve(ours, peer).await });
@@ -526,7 +535,7 @@ async fn a_silent_runner_is_lost() {
     let task = active.begin(&runner, active.attempt(&json!({ "do": "hang" }))).await;
     cut.cancel();
     let report = timeout(PATIENCE, task).await.unwrap().unwrap();
-    assert!(matches!(report.end, AttemptEnd::HostLost), "{report:?}");
+    assert!(matches!(report.end, AttemptEnd::HostLost(HostLoss::Unreachable)), "{report:?}");
     // The runner has noticed it too, and the handler has ended.
     eventually(|| runner.runtime.running() == 0 && runner.serving.is_finished()).await;
 }

@@ -33,6 +33,8 @@ pub(crate) struct Scripted {
     pub(crate) cannot_run: AtomicBool,
     /// The level of the last sandbox that was waited for.
     pub(crate) level: Mutex<Option<Level>>,
+    /// Steps that "go on" may make.
+    pub(crate) paces: Semaphore,
 }
 
 /// An attempt that is in progress.
@@ -58,6 +60,7 @@ impl Scripted {
             retired: Mutex::default(),
             cannot_run: AtomicBool::new(false),
             level: Mutex::default(),
+            paces: Semaphore::new(0),
         })
     }
 
@@ -109,7 +112,7 @@ impl Runtime for Scripted {
         let end = match script["do"].as_str().unwrap() {
             "host" => AttemptEnd::Returned(text(self.name)),
             "show" => AttemptEnd::Returned(Json::from_value(&json!({
-                "job": attempt.job.to_string(),
+                "job": attempt.key.job.to_string(),
                 "number": attempt.number,
                 "image": attempt.deployment.template.image,
                 "env": attempt.deployment.environment().collect::<Vec<_>>(),
@@ -128,6 +131,14 @@ impl Runtime for Scripted {
                 AttemptEnd::Stopped
             }
             "hang" => std::future::pending().await,
+            "until told" => {
+                self.paces.acquire().await.unwrap().forget();
+                AttemptEnd::Returned(text("told"))
+            }
+            "panic when told" => {
+                self.paces.acquire().await.unwrap().forget();
+                panic!("the millstone breaks");
+            }
             "emit" => {
                 let bytes = usize::try_from(script["bytes"].as_u64().unwrap_or(1)).unwrap();
                 let mut end = AttemptEnd::Returned(Json::null());
@@ -146,6 +157,28 @@ impl Runtime for Scripted {
                     }
                 }
                 end
+            }
+            // Emits, logs and calls in turns, at the pace of the test.
+            "go on" => {
+                let host = sink.host().unwrap();
+                let mut answers = 0;
+                for n in 0..script["count"].as_u64().unwrap() {
+                    self.paces.acquire().await.unwrap().forget();
+                    let output = Json::from_value(&json!([n, "x".repeat(10_000)]));
+                    let chunk = Chunk { output, metrics: None, part: None };
+                    let call = HandlerCall {
+                        endpoint: "answers".to_owned(),
+                        input: Json::from_value(&n),
+                        idempotency_key: None,
+                    };
+                    let (emitted, called) = tokio::join!(sink.emit(vec![chunk]), host.call(call));
+                    emitted.unwrap();
+                    answers += called.unwrap().read::<u64>().unwrap();
+                    sink.progress(Json::from_value(&n));
+                    sink.log(LogLevel::Warn, &format!("line {n}"));
+                    sink.requested(RequestEnd::Denied, n).await;
+                }
+                AttemptEnd::Returned(Json::from_value(&answers))
             }
             "request" => {
                 let chunk = Chunk { output: text("first"), metrics: None, part: None };

@@ -64,6 +64,7 @@ impl HandlerHost for Sink {
     }
 
     async fn call(&self, call: HandlerCall) -> Result<Json, CallError> {
+        self.calls.lock().push(call.clone());
         let sentence = || "why".to_owned();
         Err(match &*call.endpoint {
             "denied" => CallError::Denied(sentence()),

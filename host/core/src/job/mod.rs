@@ -9,6 +9,7 @@ pub mod filter;
 pub mod handler_call;
 pub mod idempotency;
 pub mod listing;
+pub mod loss;
 pub mod payload;
 pub mod policy;
 pub mod record;

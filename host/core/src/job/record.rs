@@ -13,7 +13,7 @@ use crate::job::policy::Policy;
 use crate::job::retention::Retention;
 use crate::job::state::{Claim, JobEvent, JobStatus, ReleaseCause, Verdict};
 use crate::job::tags::Tags;
-use crate::limits::{CRASHES_MAX, PARTIAL_OUTPUT_BYTES_MAX};
+use crate::limits::PARTIAL_OUTPUT_BYTES_MAX;
 use crate::sharing::shares::Level;
 use crate::time::Timestamp;
 use crate::trace::TraceContext;
@@ -172,11 +172,6 @@ impl Outcome {
 
 /// The error text of a job whose attempt reached its executionTimeout.
 pub const TIMED_OUT_ERROR: &str = "executionTimeout exceeded";
-
-/// The error text of a job that has lost too many hosts.
-pub fn host_lost_error() -> String {
-    format!("the host died while the job ran, {CRASHES_MAX} times")
-}
 
 /// One element of a job's stream.
 #[derive(Debug, Clone, PartialEq, Eq)]

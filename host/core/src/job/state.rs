@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 pub use gristmill_wire::{JobStatus, UnknownStatus};
 
+use crate::job::loss::HostLoss;
+
 /// The claim number, which fences off late results: it grows by one with each claim of the job and
 /// is never reset. An attempt with an older number may not change the job.
 #[derive(
@@ -86,9 +88,11 @@ pub enum JobEvent {
         /// The reason.
         cause: ReleaseCause,
     },
-    /// The host ended while the job ran.
+    /// The host was lost while the job ran.
     HostLost {
-        /// Whether this crash reached [`CRASHES_MAX`](crate::limits::CRASHES_MAX).
+        /// Why.
+        loss: HostLoss,
+        /// Whether this loss reached [its bound](crate::job::loss::LossBounds).
         is_last: bool,
     },
     /// A client requested cancellation.
@@ -172,10 +176,10 @@ impl JobState {
             (S::InProgress { claim }, On::Released { by, .. }) if by == claim => {
                 (S::InQueue, &[E::ClearResult, E::Enqueue, E::WakeWaiters])
             }
-            (S::InProgress { .. }, On::HostLost { is_last: false }) => {
+            (S::InProgress { .. }, On::HostLost { is_last: false, .. }) => {
                 (S::InQueue, &[E::ClearResult, E::Enqueue, E::CountRetried, E::WakeWaiters])
             }
-            (S::InProgress { .. }, On::HostLost { is_last: true }) => (S::Failed, FAILED),
+            (S::InProgress { .. }, On::HostLost { is_last: true, .. }) => (S::Failed, FAILED),
             (S::InProgress { .. }, On::CancelRequested) => {
                 (S::Cancelled, &[E::StopAttempt, E::StartRetention, E::SendWebhook, E::WakeWaiters])
             }
@@ -232,8 +236,8 @@ impl JobEvent {
             Self::Finished { verdict: Verdict::Failed, .. } => "finish: failed",
             Self::Finished { verdict: Verdict::TimedOut, .. } => "finish: timed out",
             Self::Released { .. } => "release",
-            Self::HostLost { is_last: false } => "host lost",
-            Self::HostLost { is_last: true } => "host lost, last time",
+            Self::HostLost { is_last: false, .. } => "host lost",
+            Self::HostLost { is_last: true, .. } => "host lost, last time",
             Self::CancelRequested => "cancel",
             Self::RetryRequested => "retry",
             Self::Purged => "purge",

@@ -4,6 +4,11 @@ use std::fmt::Write as _;
 
 use super::*;
 
+/// The loss of a host; its cause does not matter here.
+fn lost(is_last: bool) -> JobEvent {
+    JobEvent::HostLost { loss: HostLoss::Crash, is_last }
+}
+
 const CURRENT: Claim = Claim(7);
 const STALE: Claim = Claim(6);
 
@@ -37,7 +42,7 @@ fn events(by: Claim) -> Vec<JobEvent> {
             finished(Verdict::TimedOut)
         ],
         On::Released { .. } => [On::Released { by, cause: ReleaseCause::Stopped }],
-        On::HostLost { .. } => [On::HostLost { is_last: false }, On::HostLost { is_last: true }],
+        On::HostLost { .. } => [lost(false), lost(true)],
         On::CancelRequested => [On::CancelRequested],
         On::RetryRequested => [On::RetryRequested],
         On::Purged => [On::Purged],

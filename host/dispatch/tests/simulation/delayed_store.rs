@@ -10,6 +10,7 @@ use gristmill_core::id::{EndpointId, JobId, ShardId, WorkerId};
 use gristmill_core::job::filter::JobSearch;
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::listing::{Cursor, JobPage, JobQuery};
+use gristmill_core::job::loss::HostLoss;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
     CallStep, Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
@@ -127,8 +128,12 @@ impl JobStore for DelayedStore {
         self.late(answer).await
     }
 
-    async fn host_lost(&self, lease: Lease) -> Result<Fenced, StoreError> {
-        let answer = self.store.host_lost(lease).await;
+    async fn note_elsewhere(&self, lease: Lease) -> Result<Fenced, StoreError> {
+        self.store.note_elsewhere(lease).await
+    }
+
+    async fn host_lost(&self, lease: Lease, loss: HostLoss) -> Result<Fenced, StoreError> {
+        let answer = self.store.host_lost(lease, loss).await;
         self.late(answer).await
     }
 

@@ -133,7 +133,7 @@ impl Runtime for SimulatedRuntime {
         attempt: Attempt,
         sink: Arc<dyn AttemptSink>,
     ) -> AttemptReport {
-        self.begin(attempt.job, attempt.number);
+        self.begin(attempt.key.job, attempt.number);
         let script: Script = attempt.input.read().unwrap();
         let limit = Duration::from_millis(attempt.timeout_ms);
         let work = async {
@@ -151,10 +151,10 @@ impl Runtime for SimulatedRuntime {
         let end = timeout(limit, work).await.unwrap_or(AttemptEnd::DeadlineReached);
         self.trace.record(format!(
             "{} attempt {} ends: {end:?}",
-            Trace::name(attempt.job),
+            Trace::name(attempt.key.job),
             attempt.number
         ));
-        self.running.lock().remove(&attempt.job);
+        self.running.lock().remove(&attempt.key.job);
         AttemptReport { end, usage: Usage::default() }
     }
 }

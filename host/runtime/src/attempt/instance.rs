@@ -109,7 +109,7 @@ impl Instance {
         state.charge_more(input_bytes + environment_bytes).await?;
         // The handler gets a text of its own; the host's value ends here.
         let input = std::mem::replace(&mut state.attempt.input, Json::null());
-        let job = Job { id: state.attempt.job.to_string(), input: input.as_str().to_owned() };
+        let job = Job { id: state.attempt.key.job.to_string(), input: input.as_str().to_owned() };
         drop(input);
         let handler = match self.handler.take() {
             Some(handler) => handler,

@@ -240,6 +240,11 @@ pub(crate) struct RowImage<'a> {
     #[b(9)]
     #[cbor(with = "minicbor::bytes", skip_if = "Option::is_none")]
     pub(crate) past: Option<&'a [u8]>,
+    /// Losses of hosts that are no crashes. Only hosts that share a database have any, so the
+    /// tables of a data directory have no column for them.
+    #[n(10)]
+    #[cbor(skip_if = "is_default")]
+    pub(crate) losses: u8,
 }
 
 /// The results of the last attempt.
@@ -256,6 +261,10 @@ pub(crate) struct AttemptImage<'a> {
     #[n(4)]
     #[cbor(skip_if = "is_default")]
     pub(crate) chunk_count: u64,
+    /// Whether it runs on another host than the active one.
+    #[n(5)]
+    #[cbor(skip_if = "is_default")]
+    pub(crate) is_elsewhere: bool,
 }
 
 /// The present state of a delivery.

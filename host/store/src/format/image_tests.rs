@@ -32,6 +32,7 @@ fn full_batch() -> BatchImage<'static> {
         worker: Some("w"),
         error: Some("e"),
         chunk_count: 300,
+        is_elsewhere: false,
     };
     let row = RowImage {
         state: 3,
@@ -44,6 +45,7 @@ fn full_batch() -> BatchImage<'static> {
         queued_at: Some(5),
         result_bytes: 6,
         past: Some(&[54, 55]),
+        losses: 0,
     };
     let fixed = FixedImage {
         owner: "o",

@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 
 use gristmill_core::depot::Depot;
 use gristmill_core::id::ShardId;
+use gristmill_core::job::loss::HostLoss;
 use gristmill_core::time::Timestamp;
 use gristmill_postgres::{Connection, DatabaseError, DatabaseUrl, SqlQuery, Value};
 
@@ -62,6 +63,8 @@ pub(crate) struct Opened {
     pub(crate) seal: Arc<Seal>,
     pub(crate) session: Session,
     pub(crate) was_clean: bool,
+    /// The end of the host before: a host that was paused or cut off has not ended.
+    pub(crate) ended: HostLoss,
     pub(crate) active_state: ActiveState,
     /// Holds the session's lock.
     pub(crate) reader: Connection,
@@ -148,6 +151,10 @@ impl Candidate {
                 return Err((Box::new(self), error.into()));
             }
         }
+        let ended = match vacancy.frozen {
+            Some(_) => HostLoss::Unreachable,
+            None => HostLoss::Crash,
+        };
         match Session::begin(&mut self.reader, vacancy.predecessor, address) {
             Ok(Begun { session, was_clean, confirmed_at, lock_holder }) => {
                 let Self { url, reader, shard, seal, .. } = self;
@@ -158,6 +165,7 @@ impl Candidate {
                     seal,
                     session,
                     was_clean,
+                    ended,
                     active_state,
                     reader,
                     lock_holder,

@@ -85,7 +85,9 @@ impl Index {
         debug_assert!(decided.is_ok(), "a job in the queue can be claimed");
         let left = self.demand_of_claim(self.jobs.get(key)?.endpoint);
         let job = self.jobs.get_mut(key)?;
-        job.row.attempt_mut().worker = Some(worker.clone());
+        let attempt = job.row.attempt_mut();
+        attempt.worker = Some(worker.clone());
+        attempt.is_elsewhere = false;
         Some(Claimed {
             seq: job.seq,
             lease: Lease { job: job.id, claim, epoch: self.epoch },

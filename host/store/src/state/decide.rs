@@ -3,6 +3,7 @@
 
 use gristmill_core::billing::usage::{JobUsage, Metered};
 use gristmill_core::id::{EndpointId, JobId, OwnerId};
+use gristmill_core::job::loss::Losses;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{CallStep, Chunk, Lease, Outcome, RequeueCause, TIMED_OUT_ERROR};
 use gristmill_core::job::state::{
@@ -77,11 +78,11 @@ impl Index {
                 job.row.last_claim = claim;
                 job.row.attempt_mut().started_at = Some(now);
             }
-            JobEvent::HostLost { .. } => job.row.crashes = job.row.crashes.saturating_add(1),
+            JobEvent::HostLost { loss, .. } => job.row.losses = job.row.losses.and(loss),
             JobEvent::RetryRequested => {
                 // A client retries the job: it waits at the end of the queue, and earlier crashes
                 // of the host do not count.
-                job.row.crashes = 0;
+                job.row.losses = Losses::default();
                 if job.has_movable_ttl() {
                     job.row.ttl_at = job.times.ttl_after_retry(job.row.ttl_at, now);
                 }
@@ -304,6 +305,16 @@ impl Index {
     pub(crate) fn set_progress(&mut self, lease: Lease, value: Json, now: Timestamp) -> bool {
         let Some((_, job)) = self.leased(lease, now) else { return false };
         job.rare_mut().progress = Some(value);
+        true
+    }
+
+    /// Notes that the attempt runs on another host. Returns whether the lease is the current one.
+    pub(crate) fn note_elsewhere(&mut self, lease: Lease, now: Timestamp) -> bool {
+        let Some(key) = self.leased(lease, now).map(|(key, _)| key) else { return false };
+        let Some(job) = self.jobs.get_mut(key) else { return false };
+        let pending = touch(job, key, &mut self.backlog, Urgency::Deferred);
+        pending.change.operations += 1;
+        job.row.attempt_mut().is_elsewhere = true;
         true
     }
 

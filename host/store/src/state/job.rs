@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use gristmill_core::id::{EndpointId, JobId, OwnerId, WorkerId};
 use gristmill_core::job::idempotency::Idempotency;
+use gristmill_core::job::loss::Losses;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Chunk, CompletedJob, JobRecord, PastAttempt, RequeueCause};
 use gristmill_core::job::retention::{ChosenRetention, Retention};
@@ -164,7 +165,8 @@ impl PayloadLocations {
 pub(crate) struct JobRow {
     /// `None` once the job is removed. Together with `last_claim` this is the whole [`JobState`].
     pub(crate) status: Option<JobStatus>,
-    pub(crate) crashes: u8,
+    /// Only crashes are written in a data directory, where there are no others.
+    pub(crate) losses: Losses,
     /// Saturates at the greatest number.
     pub(crate) retries: u16,
     pub(crate) last_claim: Claim,
@@ -187,6 +189,8 @@ pub(crate) struct Attempt {
     /// The whole error, or its [beginning](failure).
     pub(crate) error: Option<String>,
     pub(crate) chunk_count: u64,
+    /// Whether it runs on another host than the active one.
+    pub(crate) is_elsewhere: bool,
     /// Bytes of its chunks and its output.
     pub(crate) result_bytes: u64,
     /// The attempts before it, the usage of all, and whether a caller has shortened the ttl of a
@@ -435,11 +439,13 @@ impl JobRow {
             worker: attempt.worker.as_ref().map(WorkerId::as_str),
             error: attempt.error.as_deref(),
             chunk_count: attempt.chunk_count,
+            is_elsewhere: attempt.is_elsewhere,
         });
         RowImage {
             state: status_code(self.status),
             claim: self.last_claim.0,
-            crashes: self.crashes,
+            crashes: self.losses.crashes,
+            losses: self.losses.others,
             retries: self.retries,
             queue_position: self.queue_position,
             ttl_at: self.ttl_at.as_millis(),
@@ -464,6 +470,7 @@ impl JobRow {
                 worker: attempt.worker.map(WorkerId::new).transpose().map_err(text)?,
                 error: attempt.error.map(str::to_owned),
                 chunk_count: attempt.chunk_count,
+                is_elsewhere: attempt.is_elsewhere,
                 result_bytes: image.result_bytes,
                 past: PastAttempts::of(image.past)?,
             })),
@@ -473,7 +480,7 @@ impl JobRow {
         Ok(Self {
             status: Some(status.ok_or_else(|| format!("unknown job state {}", image.state))?),
             last_claim: Claim(image.claim),
-            crashes: image.crashes,
+            losses: Losses { crashes: image.crashes, others: image.losses },
             retries: image.retries,
             queue_position: image.queue_position,
             ttl_at: Timestamp::from_millis(image.ttl_at),

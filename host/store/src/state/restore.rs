@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use gristmill_core::billing::usage::UsageRow;
 use gristmill_core::id::{EndpointId, JobId, OwnerId};
-use gristmill_core::job::record::{JobCounts, host_lost_error};
+use gristmill_core::job::loss::{HostLoss, LossBounds};
+use gristmill_core::job::record::JobCounts;
 use gristmill_core::job::state::{JobEvent, JobStatus};
-use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::time::Timestamp;
 use gristmill_core::webhook::delivery::{Delivery, DeliveryId};
 
@@ -300,8 +300,15 @@ impl Index {
         jobs.filter(is_open).filter(|job| job.purge_at() <= now).count() as u64
     }
 
-    /// Decides the state of jobs past their time and of jobs that were running.
-    pub(crate) fn repair(&mut self, now: Timestamp, recovery: &mut Recovery) {
+    /// Decides the state of jobs past their time and of jobs that were running. `ended` is the loss
+    /// of the host that had the store.
+    pub(crate) fn repair(
+        &mut self,
+        ended: HostLoss,
+        bounds: LossBounds,
+        now: Timestamp,
+        recovery: &mut Recovery,
+    ) {
         loop {
             let due = self.expiry.due(now, usize::MAX);
             if due.is_empty() {
@@ -316,16 +323,20 @@ impl Index {
             .jobs
             .range(0..self.jobs.end())
             .filter(|(_, job)| job.row.status == Some(JobStatus::InProgress))
-            .map(|(key, job)| (key, job.row.crashes.saturating_add(1) >= CRASHES_MAX))
+            .map(|(key, job)| {
+                let is_elsewhere = job.row.attempt.as_ref().is_some_and(|at| at.is_elsewhere);
+                let loss = if is_elsewhere { HostLoss::Unreachable } else { ended };
+                (key, loss, job.row.losses.is_last(loss, bounds))
+            })
             .collect();
-        for (key, is_last) in running {
+        for (key, loss, is_last) in running {
             // The dispatcher does not exist yet; it examines all queues when it starts.
-            let lost = self.decide(key, JobEvent::HostLost { is_last }, now);
+            let lost = self.decide(key, JobEvent::HostLost { loss, is_last }, now);
             debug_assert!(lost.is_ok(), "a running job can lose its host");
             if is_last {
                 recovery.given_up += 1;
                 if let Some(job) = self.jobs.get_mut(key) {
-                    job.row.attempt_mut().error = Some(host_lost_error());
+                    job.row.attempt_mut().error = Some(bounds.error(loss));
                 }
             } else {
                 recovery.requeued += 1;

@@ -10,14 +10,14 @@ use gristmill_core::id::{EndpointId, JobId, ShardId, WorkerId};
 use gristmill_core::job::filter::JobSearch;
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::listing::{Cursor, JobPage};
+use gristmill_core::job::loss::HostLoss;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
     CallStep, Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
-    StreamPosition, host_lost_error,
+    StreamPosition,
 };
 use gristmill_core::job::retention::HistoryMax;
 use gristmill_core::job::state::{JobEvent, JobStatus, ReleaseCause};
-use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreFull, StoreStats, SubmitAnswer,
@@ -257,18 +257,23 @@ impl JobStore for Store {
         self.await_durable(is_applied, on_disk).await
     }
 
-    async fn host_lost(&self, lease: Lease) -> FencedAnswer {
-        let crashes = self
+    async fn host_lost(&self, lease: Lease, loss: HostLoss) -> FencedAnswer {
+        let losses = self
             .shared
-            .change_live(|index, now| index.leased(lease, now).map(|(_, job)| job.row.crashes))?;
-        if crashes.is_some_and(|crashes| crashes.saturating_add(1) >= CRASHES_MAX) {
+            .change_live(|index, now| index.leased(lease, now).map(|(_, job)| job.row.losses))?;
+        let bounds = self.shared.settings.loss_bounds;
+        if losses.is_some_and(|losses| losses.is_last(loss, bounds)) {
             // Like any failure it may need room for a webhook.
-            let outcome = Outcome::Failed(host_lost_error());
+            let outcome = Outcome::Failed(bounds.error(loss));
             return Ok(fenced(self.finish_now(lease, outcome, None).await?));
         }
         let (is_applied, on_disk) =
-            self.requeue_now(lease, JobEvent::HostLost { is_last: false })?;
+            self.requeue_now(lease, JobEvent::HostLost { loss, is_last: false })?;
         self.await_durable(is_applied, on_disk).await
+    }
+
+    async fn note_elsewhere(&self, lease: Lease) -> FencedAnswer {
+        Ok(fenced(self.shared.change(|index, now| index.note_elsewhere(lease, now))?))
     }
 
     async fn cancel(

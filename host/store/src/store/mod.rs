@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use gristmill_core::billing::usage::Metered;
 use gristmill_core::id::{EndpointId, JobId};
+use gristmill_core::job::loss::HostLoss;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{ChunkPage, JobRecord, Lease, Outcome};
 use gristmill_core::job::state::JobEvent;
@@ -140,7 +141,7 @@ impl Store {
                 return Err(OpenError::ClockJumped { seen_at, now, jobs });
             }
         }
-        index.repair(now, &mut recovery);
+        index.repair(HostLoss::Crash, settings.loss_bounds, now, &mut recovery);
         db.watch_space(settings.disk_space.clone());
         index.begin_epoch(db.begin_life(journal.end().segment, now)?);
         let (shard, seal, journal) = (db.shard, db.seal.clone(), Arc::new(journal));

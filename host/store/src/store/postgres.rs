@@ -146,7 +146,7 @@ impl Store {
         let now = clock.now();
         let mut index = load(&mut opened.reader, &opened.seal, owners, now)?;
         let mut recovery = Recovery { was_clean: opened.was_clean, ..Recovery::default() };
-        index.repair(now, &mut recovery);
+        index.repair(opened.ended, settings.loss_bounds, now, &mut recovery);
         index.begin_epoch(StoreEpoch(u32::try_from(session.number).unwrap_or(u32::MAX)));
         let Opened { shard, seal, reader, lock_holder, .. } = opened;
         let postgres = Arc::new(Postgres::new(active_state.clone()));

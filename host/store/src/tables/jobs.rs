@@ -165,6 +165,7 @@ pub(crate) fn read<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<NewJobIma
         worker: text(15)?,
         error: text(16)?,
         chunk_count: number(17)?,
+        is_elsewhere: false,
     };
     let past = row.get_ref(27)?.as_blob_or_null()?;
     let (trace, trace_state) = trace::parts(row.get_ref(30)?.as_blob_or_null()?);
@@ -199,6 +200,7 @@ pub(crate) fn read<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<NewJobIma
             queued_at,
             result_bytes: number(21)?,
             past,
+            losses: 0,
         },
         input_bytes: u32::try_from(number(20)?).unwrap_or(u32::MAX),
     })

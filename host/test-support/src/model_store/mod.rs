@@ -17,14 +17,15 @@ use gristmill_core::id::{EndpointId, JobId, ShardId, WorkerId};
 use gristmill_core::job::filter::{ErrorText, JobCandidate, JobSearch, Match};
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::listing::{Cursor, JobPage, JobQuery, Positions};
+use gristmill_core::job::loss::{HostLoss, LossBounds, Losses};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
     CallStep, Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
-    StreamPosition, TIMED_OUT_ERROR, host_lost_error, queue_limit,
+    StreamPosition, TIMED_OUT_ERROR, queue_limit,
 };
 use gristmill_core::job::retention::HistoryMax;
 use gristmill_core::job::state::{Claim, JobEvent, JobState, JobStatus, ReleaseCause};
-use gristmill_core::limits::{CRASHES_MAX, QUEUE_JOBS_MAX};
+use gristmill_core::limits::{CRASHES_MAX, LOSSES_MAX, QUEUE_JOBS_MAX};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreFull, StoreStats, SubmitAnswer,
@@ -47,6 +48,9 @@ pub struct ModelStore {
     queue_jobs_max: usize,
     state: Mutex<State>,
 }
+
+/// How often a job may lose its host.
+const BOUNDS: LossBounds = LossBounds { crashes_max: CRASHES_MAX, losses_max: LOSSES_MAX };
 
 impl ModelStore {
     /// An empty store.
@@ -94,15 +98,16 @@ impl ModelStore {
             let Some(job) = state.jobs.get_mut(&id) else { continue };
             job.chunks_delivered = 0;
             let is_running = matches!(job.state, JobState::InProgress { .. });
-            let is_last = job.crashes + 1 >= CRASHES_MAX;
+            let loss = if job.is_elsewhere { HostLoss::Unreachable } else { HostLoss::Crash };
+            let is_last = job.losses.is_last(loss, BOUNDS);
             if job.purge_at() <= now {
                 let event = State::expiry_of(job, now);
                 state.apply(id, event, now, &mut notifications);
             } else if is_running {
                 if is_last {
-                    job.error = Some(host_lost_error());
+                    job.error = Some(BOUNDS.error(loss));
                 }
-                state.apply(id, JobEvent::HostLost { is_last }, now, &mut notifications);
+                state.apply(id, JobEvent::HostLost { loss, is_last }, now, &mut notifications);
             }
         }
     }
@@ -192,7 +197,8 @@ impl JobStore for ModelStore {
                 queue_position: state.last_queue_position,
                 last_claim: Claim::default(),
                 retries: 0,
-                crashes: 0,
+                losses: Losses::default(),
+                is_elsewhere: false,
                 created_at: now,
                 queued_at: now,
                 ttl_at: now.plus_millis(new.policy.ttl_ms),
@@ -310,14 +316,23 @@ impl JobStore for ModelStore {
         })
     }
 
-    async fn host_lost(&self, lease: Lease) -> Result<Fenced, StoreError> {
+    async fn host_lost(&self, lease: Lease, loss: HostLoss) -> Result<Fenced, StoreError> {
         self.change(|state, now, notifications| {
             let Some(job) = state.leased(lease, now) else { return Fenced::Stale };
-            let is_last = job.crashes + 1 >= CRASHES_MAX;
+            let is_last = job.losses.is_last(loss, BOUNDS);
             if is_last {
-                job.error = Some(host_lost_error());
+                job.error = Some(BOUNDS.error(loss));
             }
-            fenced(state.apply(lease.job, JobEvent::HostLost { is_last }, now, notifications))
+            let event = JobEvent::HostLost { loss, is_last };
+            fenced(state.apply(lease.job, event, now, notifications))
+        })
+    }
+
+    async fn note_elsewhere(&self, lease: Lease) -> Result<Fenced, StoreError> {
+        self.change(|state, now, _| {
+            let Some(job) = state.leased(lease, now) else { return Fenced::Stale };
+            job.is_elsewhere = true;
+            Fenced::Applied
         })
     }
 

@@ -12,6 +12,7 @@ use gristmill_core::catalog::CatalogEntry;
 use gristmill_core::id::{EndpointId, JobActionId, JobId, OwnerId, TemplateId, WorkerId};
 use gristmill_core::job::action::JobAction;
 use gristmill_core::job::document::webhook_body;
+use gristmill_core::job::loss::Losses;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, PastAttempt,
@@ -76,7 +77,9 @@ pub(super) struct ModelJob {
     pub(super) queue_position: u64,
     pub(super) last_claim: Claim,
     pub(super) retries: u32,
-    pub(super) crashes: u8,
+    pub(super) losses: Losses,
+    /// Whether its attempt runs on another host.
+    pub(super) is_elsewhere: bool,
     pub(super) created_at: Timestamp,
     pub(super) queued_at: Timestamp,
     pub(super) ttl_at: Timestamp,
@@ -304,13 +307,13 @@ impl State {
         } else {
             job.progress = None;
         }
-        if let JobEvent::HostLost { .. } = event {
-            job.crashes += 1;
+        if let JobEvent::HostLost { loss, .. } = event {
+            job.losses = job.losses.and(loss);
         }
         if event == JobEvent::RetryRequested {
             self.last_queue_position += 1;
             job.queue_position = self.last_queue_position;
-            job.crashes = 0;
+            job.losses = Losses::default();
             if !job.has_shortened_ttl {
                 let ttl_ms = job.new.policy.ttl_ms;
                 job.ttl_at = job.new.retention.ttl_after_retry(ttl_ms, job.ttl_at, now);
@@ -423,6 +426,7 @@ impl State {
             }
             let claim = job.last_claim.next();
             job.worker = Some(worker.clone());
+            job.is_elsewhere = false;
             let mut claimed = ClaimedJob {
                 lease: Lease { job: id, claim, epoch },
                 worker: worker.clone(),

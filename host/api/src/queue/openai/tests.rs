@@ -195,7 +195,7 @@ async fn a_stream_whose_job_begins_again_ends_with_an_error_event() {
     let mut body = events::answer(job).await.unwrap().into_body();
     assert_eq!(next_text(&mut body).await, "data: 1\n\n");
 
-    assert_eq!(bench.store.host_lost(lost).await, Ok(Fenced::Applied));
+    assert_eq!(bench.store.host_lost(lost, HostLoss::Crash).await, Ok(Fenced::Applied));
     let next = bench.claim().await;
     bench.emit(next, "1").await;
     let rest = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
