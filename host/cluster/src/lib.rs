@@ -15,12 +15,12 @@
 //! **Protocol.** The runner connects; then the active host is the client of HTTP/2 on this
 //! connection, with one request for each attempt, so that attempts share the connection fairly and
 //! each has its own flow control. A request that ends does not end its attempt: another one goes on
-//! with it. The [messages] are those of protocol buffers: hosts of neighbouring versions skip fields
-//! that they do not know.
+//! with it. The [messages] are those of protocol buffers: hosts of neighbouring versions skip
+//! fields that they do not know.
 //!
-//! **Bounds.** [`active::runners::RUNNERS_MAX`] runners; a MiB of reports of an attempt that are not
-//! taken. **Cost.** An attempt on another host takes one round trip, and a copy of its input and
-//! output.
+//! **Bounds.** [`active::runners::RUNNERS_MAX`] runners; a MiB of reports of an attempt that are
+//! not taken. **Cost.** An attempt on another host takes one round trip, and a copy of its input
+//! and output.
 
 mod active;
 mod convert;

@@ -112,7 +112,7 @@ impl<'a> StandingBy<'a> {
         join(candidate, &self.standby, stands_by, take_over).await
     }
 
-    /// Ends the attempts of the former active host, which nobody adopts.
+    /// Ends the attempts of the former active host: the next one runs their jobs again.
     pub(crate) fn end_attempts(&self) {
         self.runner.stop();
     }

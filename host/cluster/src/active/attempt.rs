@@ -3,9 +3,9 @@
 //! **Promise.** It ends shortly after its deadline or its stop, whatever the runner does. When the
 //! connection to the runner is lost, the attempt waits [`Runners::adopt_within`] for the next one,
 //! and goes on there: each chunk, log line, call and end of the handler takes effect once. After
-//! that time, or when the runner does not have it any more, it ends as [`AttemptEnd::HostLost`], as a
-//! crash if the process of the runner is known to have ended. An attempt that no runner has begun ends as stopped, so that its job waits again and no crash is
-//! counted.
+//! that time, or when the runner does not have it any more, it ends as [`AttemptEnd::HostLost`], as
+//! a crash if the process of the runner is known to have ended. An attempt that no runner has begun
+//! ends as stopped, so that its job waits again and no crash is counted.
 //!
 //! **Bounds.** The answers that the runner has not confirmed are kept, one for each call of the
 //! handler that waits.
@@ -221,7 +221,7 @@ struct Begun {
     received: u64,
     /// The number of the last report that was carried out.
     taken: u64,
-    /// The number that the runner was told last.
+    /// The number that was confirmed to the runner last.
     confirmed: u64,
     /// The handler's calls of other endpoints.
     calls: FuturesUnordered<BoxFuture<'static, Answer>>,

@@ -15,7 +15,7 @@ use crate::messages::Offer;
 
 /// The attempts that runners have.
 #[derive(Debug, Default)]
-pub(crate) struct Attempts(Mutex<HashMap<AttemptKey, Remote>>);
+pub(crate) struct RemoteAttempts(Mutex<HashMap<AttemptKey, Remote>>);
 
 /// An attempt on a runner.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(super) enum Found {
 
 /// The place of an attempt in the list, which it leaves when this is dropped.
 pub(super) struct Listed<'a> {
-    attempts: &'a Attempts,
+    attempts: &'a RemoteAttempts,
     key: AttemptKey,
     pub(super) found: mpsc::UnboundedReceiver<Found>,
 }
@@ -58,7 +58,7 @@ impl Drop for Listed<'_> {
     }
 }
 
-impl Attempts {
+impl RemoteAttempts {
     /// Adds an attempt in this room.
     pub(super) fn list(
         &self,
@@ -73,7 +73,8 @@ impl Attempts {
         Listed { attempts: self, key, found }
     }
 
-    /// Goes on with the attempts that a runner has kept. Returns those that nobody waits for.
+    /// Goes on with the attempts that a runner has kept. Returns those for which no job
+    /// waits.
     pub(super) fn present(&self, link: &Arc<Link>) -> Vec<AttemptKey> {
         let offer = link.offer();
         let kept: HashSet<_> = convert::attempt_keys(&offer.attempts).into_iter().collect();

@@ -116,9 +116,9 @@ pub(crate) struct LinkEnd {
     pub(crate) loss: HostLoss,
 }
 
-/// What a failure of a connection says about a runner that does not connect again: the kernel closes
-/// the connections of a process that has ended, and nothing closes that of a machine without power
-/// or a network.
+/// What a failure of a connection says about a runner that does not connect again: the kernel
+/// closes the connections of a process that has ended, and nothing closes that of a machine without
+/// power or a network.
 fn loss_of(error: &hyper::Error) -> HostLoss {
     use io::ErrorKind as Kind;
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use super::attempts::Attempts;
+use super::attempts::RemoteAttempts;
 use super::link::{Link, LinkEnd, Prepared};
 use super::site::{RunnersSettings, Site};
 
@@ -25,12 +25,17 @@ pub(crate) const RUNNERS_MAX: usize = 64;
 pub struct Runners {
     site: Arc<Site>,
     links: RwLock<Arc<[Arc<Link>]>>,
+    attempts: RemoteAttempts,
 }
 
 impl Runners {
     /// None yet.
     pub fn new(settings: RunnersSettings) -> Arc<Self> {
-        Arc::new(Self { site: Site::new(settings), links: RwLock::default() })
+        Arc::new(Self {
+            site: Site::new(settings),
+            links: RwLock::default(),
+            attempts: RemoteAttempts::default(),
+        })
     }
 
     /// Uses the sandboxes of the runner at the other side of a connection until that ends.
@@ -47,7 +52,7 @@ impl Runners {
         };
         let link = Arc::new(link);
         // Before it runs new attempts, which it need not offer.
-        let unwanted = self.site.attempts.present(&link);
+        let unwanted = self.attempts.present(&link);
         if !self.add(&link) {
             warn!(
                 "the host at {peer} runs no jobs for this one: there are {RUNNERS_MAX} runners already"
@@ -117,8 +122,8 @@ impl Runners {
     }
 
     /// The attempts that runners have.
-    pub(super) fn attempts(&self) -> &Attempts {
-        &self.site.attempts
+    pub(super) fn attempts(&self) -> &RemoteAttempts {
+        &self.attempts
     }
 
     /// How long an attempt is kept when its connection is lost.

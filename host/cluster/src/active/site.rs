@@ -7,8 +7,6 @@ use gristmill_core::catalog::Catalog;
 use gristmill_core::time::Clock;
 use tokio::sync::watch;
 
-use super::attempts::Attempts;
-
 /// What the runners need from the active host.
 #[derive(Debug)]
 pub struct RunnersSettings {
@@ -24,8 +22,6 @@ pub struct RunnersSettings {
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(super) settings: RunnersSettings,
-    /// The attempts that runners have.
-    pub(super) attempts: Attempts,
     /// Changes when a sandbox of a runner may have become usable.
     changes: watch::Sender<()>,
 }
@@ -33,7 +29,7 @@ pub(crate) struct Site {
 impl Site {
     pub(super) fn new(settings: RunnersSettings) -> Arc<Self> {
         let (changes, _) = watch::channel(());
-        Arc::new(Self { settings, attempts: Attempts::default(), changes })
+        Arc::new(Self { settings, changes })
     }
 
     /// Makes workers that wait for a sandbox look at the runners again.

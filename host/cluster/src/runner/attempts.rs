@@ -1,8 +1,8 @@
 //! The attempts of this host, which outlive the connection over which they were sent.
 //!
-//! **Promise.** When the connection of an attempt ends, its handler goes on, and so do its limits of
-//! time. The next connection offers the attempt to the active host, which goes on with it, or ends
-//! it. An attempt without a connection for [`adopt_within`](Attempts::new) is stopped.
+//! **Promise.** When the connection of an attempt ends, its handler goes on, and its limits of time
+//! hold. The next connection offers the attempt to the active host, which goes on with it, or ends
+//! it. An attempt without a connection for [`adopt_within`](KeptAttempts::new) is stopped.
 //!
 //! **Bounds.** As many attempts as the active host has sent, which sends no more than this host has
 //! sandboxes. Their reports are bounded by [`super::sink`].
@@ -26,7 +26,7 @@ const NOTICED_WITHIN: Duration = Duration::from_secs(1);
 
 /// The attempts of this host.
 #[derive(Debug)]
-pub(super) struct Attempts {
+pub(super) struct KeptAttempts {
     adopt_within: Duration,
     kept_bytes: Arc<KeptBytes>,
     known: Mutex<HashMap<AttemptKey, Known>>,
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Known {
     }
 }
 
-impl Attempts {
+impl KeptAttempts {
     /// None yet. An attempt is kept for `adopt_within` without a connection.
     pub(super) fn new(adopt_within: Duration) -> Arc<Self> {
         Arc::new(Self { adopt_within, kept_bytes: Arc::default(), known: Mutex::default() })
@@ -98,7 +98,7 @@ impl Attempts {
 
 /// The place of an attempt in the list, which it leaves when this is dropped.
 struct Listed {
-    attempts: Arc<Attempts>,
+    attempts: Arc<KeptAttempts>,
     key: AttemptKey,
     sink: Arc<ReportSink>,
 }

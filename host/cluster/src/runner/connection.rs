@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::attempts::Attempts;
+use super::attempts::KeptAttempts;
 
 /// Opens the sandboxes of this host, and receives the records of components.
 #[async_trait]
@@ -68,7 +68,7 @@ pub struct Runner {
     pub(super) settings: RunnerSettings,
     pub(super) source: Arc<dyn RuntimeSource>,
     pub(super) stop: CancellationToken,
-    pub(super) attempts: Arc<Attempts>,
+    pub(super) attempts: Arc<KeptAttempts>,
     /// Names this process.
     pub(super) instance: u64,
 }

@@ -27,7 +27,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use self::attempts::Attempts;
+use self::attempts::KeptAttempts;
 use self::connection::Connection;
 pub use self::connection::{CannotOpen, Runner, RunnerSettings, RuntimeSource};
 use crate::frames::{self, FrameBody, FrameReader};
@@ -37,7 +37,7 @@ use crate::{convert, transport};
 impl Runner {
     /// A runner with the sandboxes of this source.
     pub fn new(settings: RunnerSettings, source: Arc<dyn RuntimeSource>) -> Arc<Self> {
-        let attempts = Attempts::new(settings.adopt_within);
+        let attempts = KeptAttempts::new(settings.adopt_within);
         let instance = RandomState::new().build_hasher().finish();
         Arc::new(Self { settings, source, stop: CancellationToken::new(), attempts, instance })
     }

@@ -81,7 +81,7 @@ enum Attachment {
         since: Instant,
         lost: CancellationToken,
     },
-    /// Nobody waits for it.
+    /// Nothing is sent any more.
     Over,
 }
 

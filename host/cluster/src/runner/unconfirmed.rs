@@ -4,8 +4,8 @@
 //! connection, each with the number that it had. So the active host carries out each one once.
 //!
 //! **Bounds.** [`has_room`](Unconfirmed::has_room) is false from [`ATTEMPT_BYTES_MAX`] on, and the
-//! attempt then waits with its next chunk. Lines of its log are bounded by the runtime, and there is
-//! one end.
+//! attempt then waits with its next chunk. Lines of its log are bounded by the runtime, and there
+//! is one end.
 
 use std::collections::VecDeque;
 
