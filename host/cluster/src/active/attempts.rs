@@ -73,8 +73,7 @@ impl RemoteAttempts {
         Listed { attempts: self, key, found }
     }
 
-    /// Goes on with the attempts that a runner has kept. Returns those for which no job
-    /// waits.
+    /// Goes on with the attempts that a runner has kept. Returns the others.
     pub(super) fn present(&self, link: &Arc<Link>) -> Vec<AttemptKey> {
         let offer = link.offer();
         let kept: HashSet<_> = convert::attempt_keys(&offer.attempts).into_iter().collect();

@@ -12,6 +12,7 @@ use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
 use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, TemplateId, WorkerId};
 use gristmill_core::incarnation::EndpointIncarnation;
+use gristmill_core::job::loss::HostLoss;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::policy::{PolicyRequest, Strictness};
 use gristmill_core::job::record::{Chunk, Lease, Outcome, Part};
