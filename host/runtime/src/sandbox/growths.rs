@@ -184,13 +184,15 @@ impl Growths {
 impl State {
     /// Whether the next wait of the share is for all that it may have.
     fn is_tight_for(&self, share: &PermitShare) -> bool {
-        self.is_tight && self.waiting.values().any(|waiting| waiting.share == *share)
+        self.is_tight
+            && self.waiting.values().any(|waiting| waiting.share.holder() == share.holder())
     }
 
     /// The orders that waits get after none was granted for so long.
     fn orders(&mut self, still: Duration) -> Vec<(Waiting, Order)> {
         let by_age = self.waiting.iter().min_by_key(|(_, waiting)| waiting.growth.since);
-        let Some((&oldest, _)) = by_age else { return vec![] };
+        let Some((&oldest, first)) = by_age else { return vec![] };
+        let missing = first.growth.missing;
         if self.is_tight || still >= STALL {
             let takers = self.takers(oldest);
             if !takers.is_empty() {
@@ -199,7 +201,7 @@ impl State {
             }
         }
         match still >= STALL {
-            true => self.take(&self.victims(oldest, still), Order::End),
+            true => self.take(&self.victims(oldest, missing, still), Order::End),
             false => vec![],
         }
     }
@@ -209,25 +211,24 @@ impl State {
     fn takers(&self, oldest: u64) -> Vec<u64> {
         let mut of_endpoints = HashMap::<_, usize>::new();
         for waiting in self.waiting.values() {
-            *of_endpoints.entry(&waiting.share).or_default() += 1;
+            *of_endpoints.entry(waiting.share.holder()).or_default() += 1;
         }
-        let takes = |number, waiting: &Waiting| {
-            !waiting.growth.takes_all() && (number == oldest || of_endpoints[&waiting.share] > 1)
-        };
-        let takers = self.waiting.iter().filter(|(number, waiting)| takes(**number, waiting));
+        let takers = self.waiting.iter().filter(|(number, Waiting { share, growth, .. })| {
+            let has_others = of_endpoints.get(share.holder()).is_some_and(|count| *count > 1);
+            !growth.takes_all() && (**number == oldest || has_others)
+        });
         takers.map(|(number, _)| *number).collect()
     }
 
-    /// Those that end, until the oldest one has all that it waits for. It ends itself only if no
+    /// Those that end, until the oldest one has all that is missing for it. It ends itself only if no
     /// other one may.
-    fn victims(&self, oldest: u64, still: Duration) -> Vec<u64> {
+    fn victims(&self, oldest: u64, mut missing: u64, still: Duration) -> Vec<u64> {
         let is_due = |growth: &Growth| !growth.has_acted || still >= STALL_OF_ACTORS;
         let due = self.waiting.iter().filter(|(_, waiting)| is_due(&waiting.growth));
         let mut due: Vec<_> = due.map(|(number, waiting)| (*number, waiting.growth)).collect();
         due.sort_by_key(|(number, growth)| {
             (*number == oldest, growth.has_acted, Reverse(growth.since))
         });
-        let mut missing = self.waiting[&oldest].growth.missing;
         let mut ends = vec![];
         for (number, growth) in due {
             if missing == 0 || (number == oldest && !ends.is_empty()) {

@@ -12,11 +12,11 @@ const MIB: u64 = 1 << 20;
 fn waits(attempts: &[(&str, bool)]) -> State {
     let permits = Permits::new(9, 100, Tenancy::default());
     let (mut state, begun) = (State::default(), Instant::now());
-    for (number, (endpoint, has_acted)) in (0..).zip(attempts) {
-        let share = permits.share(&OwnerId::operator(), &EndpointId::new(*endpoint).unwrap());
+    for (number, &(endpoint, has_acted)) in (0..).zip(attempts) {
+        let share = permits.share(&OwnerId::operator(), &EndpointId::new(endpoint).unwrap());
         let since = begun + Duration::from_secs(number);
         let (has, missing, memory_bytes_max) = (10 * MIB, MIB, 40 * MIB - SANDBOX_BASE_BYTES);
-        let (level, has_acted) = (Level::CLIENT, *has_acted);
+        let level = Level::CLIENT;
         let growth = Growth { level, since, has, missing, memory_bytes_max, has_acted };
         state.waiting.insert(number, Waiting { share, growth, order: oneshot::channel().0 });
     }

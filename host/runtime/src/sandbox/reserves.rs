@@ -31,8 +31,9 @@ impl Reserves {
         let mut reserves = self.0.lock();
         let reserve = reserve.filter(|reserve| reserve.sandboxes > 0);
         // Its owner may be another one than before.
-        let stays =
-            |before: &Reserve| reserve.as_ref().is_some_and(|now| now.share == before.share);
+        let stays = |before: &Reserve| {
+            reserve.as_ref().is_some_and(|now| now.share.holder() == before.share.holder())
+        };
         if let Some(before) = reserves.remove(endpoint).filter(|before| !stays(before)) {
             before.share.reserve(0, 0);
         }

@@ -48,7 +48,7 @@ mod shortage;
 
 use std::collections::HashMap;
 use std::fmt::{self, Debug};
-use std::hash::{Hash, Hasher};
+use std::hash::Hash;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -294,22 +294,12 @@ impl<'p, O: Sharer> IdlePermits<'p, O> {
     }
 }
 
-/// Shares of the same endpoint, key or owner are equal.
-impl<O: Sharer> PartialEq for PermitShare<O> {
-    fn eq(&self, other: &Self) -> bool {
-        self.holder == other.holder
-    }
-}
-
-impl<O: Sharer> Eq for PermitShare<O> {}
-
-impl<O: Sharer> Hash for PermitShare<O> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.holder.hash(state);
-    }
-}
-
 impl<O: Sharer> PermitShare<O> {
+    /// The endpoint, the key or the owner that has it.
+    pub fn holder(&self) -> &(impl Eq + Hash + use<O>) {
+        &self.holder
+    }
+
     /// How many callers of the owner wait.
     pub fn waiting(&self) -> usize {
         self.permits.0.line.lock().waiting_of(&self.holder.owner)
