@@ -44,5 +44,7 @@ pub use limits::rate_limit::RateLimits;
 pub use limits::unauthenticated::AddressLimit;
 pub use metrics::{StandbyMetrics, Unconfirmed};
 pub use probes::probe_without_jobs;
-pub use router::{Api, response_over_budget, unavailable, unreadable_body};
+pub use router::{
+    Api, response_over_budget, too_many_calls_without_key, unavailable, unreadable_body,
+};
 pub use state::{ApiParts, ApiState, Compatibility};

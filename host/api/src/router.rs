@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::handler::Handler;
@@ -31,6 +31,7 @@ use crate::identity::admission::AdmissionLayer;
 use crate::identity::caller::{Anyone, Guarded, scope_of};
 use crate::identity::{access, answer_owner};
 use crate::limits::rate_limit::Operation;
+use crate::limits::unauthenticated;
 use crate::openapi::{StreamShape, docs_page};
 use crate::queue::dto;
 use crate::request::known_query::KnownQuery;
@@ -193,6 +194,13 @@ pub async fn response_over_budget(path: &str, answer: Response<Body>) -> Respons
 /// The refusal of a call that the host cannot answer at present, in the format of the path's API.
 pub async fn unavailable(path: &str, sentence: &str) -> Response<Body> {
     let refused = ApiError::new(ErrorCode::Unavailable, sentence);
+    with_security_headers(RefusalFormat::of(path).refuse(refused).await)
+}
+
+/// The refusal of a call without a key whose address has made its `calls`, which is the limit; after
+/// `wait` one is admitted.
+pub async fn too_many_calls_without_key(path: &str, calls: u32, wait: Duration) -> Response<Body> {
+    let refused = unauthenticated::too_many_calls(calls, wait);
     with_security_headers(RefusalFormat::of(path).refuse(refused).await)
 }
 

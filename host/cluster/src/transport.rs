@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
+use hyper::rt::Executor;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::runtime::Handle;
 
 /// Bytes of one attempt that may be on their way.
 pub(crate) const STREAM_WINDOW: u32 = 256 << 10;
@@ -35,9 +37,20 @@ pub(crate) fn client() -> hyper::client::conn::http2::Builder<TokioExecutor> {
     builder
 }
 
-/// The side of a runner.
-pub(crate) fn server() -> hyper::server::conn::http2::Builder<TokioExecutor> {
-    let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+/// Spawns the requests of a connection on the threads of this runtime, so that those of the
+/// connection are left to its pings and frames.
+#[derive(Debug, Clone)]
+pub(crate) struct OnThreads(Handle);
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for OnThreads {
+    fn execute(&self, request: F) {
+        drop(self.0.spawn(request));
+    }
+}
+
+/// The side of a runner, whose requests run on these threads.
+pub(crate) fn server(threads: Handle) -> hyper::server::conn::http2::Builder<OnThreads> {
+    let mut builder = hyper::server::conn::http2::Builder::new(OnThreads(threads));
     builder
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_INTERVAL)

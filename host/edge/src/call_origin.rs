@@ -56,6 +56,11 @@ impl CallOrigin {
         self.owner.get().is_some()
     }
 
+    /// Whether any call of the connection has had a valid key so far.
+    pub fn connection_has_key(&self) -> bool {
+        self.connection_auth.has_key()
+    }
+
     /// The owner and the id of the key that the call's connection counts for, if the call has a
     /// valid key.
     pub fn key(&self) -> Option<(OwnerId, KeyId)> {

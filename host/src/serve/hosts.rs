@@ -1,17 +1,17 @@
 //! The listener of the active host, for hosts that stand by: they forward calls, and run attempts.
 //!
-//! **Bounds.** [`CONNECTIONS_MAX`] connections, and [`HANDSHAKE_WAIT`] for a new connection to show
-//! that it comes from a host. [`NewConnections`] bounds those that have not shown it, so that
-//! strangers in the hosts' network do not take the files of the process.
+//! **Bounds.** [`LinkFiles`] are set aside before the connections of clients get theirs, so that
+//! hosts find each other however many callers there are. A new connection has [`HANDSHAKE_WAIT`] to
+//! show that it comes from a host; a quarter of the files is for those that have not shown it, so
+//! that strangers in the hosts' network do not take the others.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gristmill_cluster::Runners;
 use gristmill_edge::{
-    ACCEPT_PAUSE, AddressBound, Addresses, AllBound, Answerer, CONNECTION_BYTES, PeerAddress,
-    Server, accept,
+    ACCEPT_PAUSE, AddressBound, Addresses, AllBound, Answerer, CONNECTION_BYTES, ForwardedCalls,
+    PeerAddress, accept,
 };
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -19,53 +19,58 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::cluster::handshake::{Membership, Purpose};
-use super::cluster::link::{self, Role};
-
-/// A forwarded call in progress has one connection.
-const CONNECTIONS_MAX: u32 = 16_384;
+use super::cluster::link;
 
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(5);
 
-/// Most connections before their handshakes. A standby has
-/// [`CONNECTING_MAX`](super::cluster::forward::CONNECTING_MAX) of them at one time.
-const HANDSHAKES_MAX: u32 = 256;
+/// Most connections of other hosts: some 80 of them have nine each, and a quarter is for handshakes.
+const CONNECTIONS_MAX: u32 = 1_024;
 
-/// The bound of the connections that have not shown that they come from a host. At the bound of an
-/// address, or of all, the oldest one of the address that has the most is closed: a host needs some
-/// milliseconds for its handshake, so that a stranger's silent connection is closed in its place.
+/// The files for connections between hosts.
+///
+/// At the bound of an address, or of all, for connections that have not shown that they come from a
+/// host, the oldest one of the address that has the most is closed: a host needs some milliseconds
+/// for its handshake, so that a stranger's silent connection is closed in its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NewConnections {
-    /// Most of all addresses: a part of the files that the process may have open.
+pub(crate) struct LinkFiles {
     pub(crate) connections_max: u32,
 }
 
-impl NewConnections {
-    /// The bound in a process with this many files: an eighth of them, and [`HANDSHAKES_MAX`] at
-    /// most.
+impl LinkFiles {
+    /// Those of a process with this many files: an eighth, and [`CONNECTIONS_MAX`] at most.
     pub(crate) fn within(open_files_max: u64) -> Self {
         let eighth = u32::try_from(open_files_max / 8).unwrap_or(u32::MAX);
-        Self { connections_max: eighth.clamp(1, HANDSHAKES_MAX) }
+        Self { connections_max: eighth.clamp(1, CONNECTIONS_MAX) }
     }
 
-    /// One address has three quarters of them: several hosts may share one.
+    /// Most connections before their handshakes.
+    fn handshakes_max(self) -> u32 {
+        (self.connections_max / 4).max(1)
+    }
+
+    /// The connections before their handshakes. One address has three quarters of them: several
+    /// hosts may share one.
     fn addresses(self) -> Arc<Addresses> {
-        let of_address = (self.connections_max - self.connections_max / 4).max(1);
+        let handshakes_max = self.handshakes_max();
+        let of_address = (handshakes_max - handshakes_max / 4).max(1);
         let bound = AddressBound { connections_max: of_address, is_for_loopback: true };
-        let bytes_max = CONNECTION_BYTES.saturating_mul(self.connections_max as usize);
-        Addresses::new(bound, AllBound { connections_max: CONNECTIONS_MAX, bytes_max })
+        let bytes_max = CONNECTION_BYTES.saturating_mul(handshakes_max as usize);
+        let connections_max = self.connections_max;
+        Addresses::new(bound, AllBound { connections_max, bytes_max })
     }
 }
 
-/// Serves the calls that other hosts forward, and uses their sandboxes, until the process ends.
+/// Serves the calls that other hosts forward, and uses their sandboxes, until the process ends. To
+/// be run on the threads of connections between hosts.
 pub(crate) async fn serve<A: Answerer>(
     listener: TcpListener,
     membership: Membership,
-    server: Arc<Server<A>>,
+    calls: ForwardedCalls<A>,
     runners: Arc<Runners>,
-    new_connections: NewConnections,
+    files: LinkFiles,
 ) {
-    let addresses = new_connections.addresses();
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX as usize));
+    let addresses = files.addresses();
+    let slots = Arc::new(Semaphore::new(files.connections_max as usize));
     loop {
         let (mut stream, peer, slot) = match accept(&listener, &slots).await {
             Ok(accepted) => accepted,
@@ -75,16 +80,12 @@ pub(crate) async fn serve<A: Answerer>(
                 continue;
             }
         };
-        let (membership, server, runners) = (membership.clone(), server.clone(), runners.clone());
+        let (membership, calls, runners) = (membership.clone(), calls.clone(), runners.clone());
         let account = addresses.admit(PeerAddress(peer.ip()));
         tokio::spawn(async move {
             let greeting = async {
-                link::prepare(&stream, Role::Host)?;
-                let purpose = membership.accept(&mut stream).await?;
-                if purpose == Purpose::Calls {
-                    link::prepare(&stream, Role::Answering)?;
-                }
-                Ok::<_, io::Error>(purpose)
+                link::prepare(&stream)?;
+                membership.accept(&mut stream).await
             };
             let greeted = tokio::select! {
                 greeted = timeout(HANDSHAKE_WAIT, greeting) => greeted,
@@ -96,7 +97,9 @@ pub(crate) async fn serve<A: Answerer>(
             match greeted {
                 Ok(Ok(Purpose::Attempts)) => runners.serve(stream, peer).await,
                 Ok(Ok(Purpose::Calls)) => {
-                    server.serve(stream, PeerAddress(peer.ip()), Arc::default(), None).await;
+                    if let Err(error) = calls.serve(stream, PeerAddress(peer.ip())).await {
+                        debug!(%error, "the host at {peer} forwards no more calls: {error}");
+                    }
                 }
                 Ok(Err(error)) => debug!(%error, "a connection from {peer} was refused: {error}"),
                 Err(_) => debug!("a connection from {peer} has not shown that it is a host"),
@@ -117,10 +120,10 @@ mod tests {
     #[test]
     fn silent_connections_are_bounded_and_the_oldest_give_way() {
         for (open_files_max, all, of_address) in
-            [(20_000, 256, 192), (u64::MAX, 256, 192), (1_024, 128, 96), (0, 1, 1)]
+            [(20_000, 256, 192), (u64::MAX, 256, 192), (2_048, 64, 48), (0, 1, 1)]
         {
-            let bound = NewConnections::within(open_files_max);
-            assert_eq!(bound.connections_max, all);
+            let bound = LinkFiles::within(open_files_max);
+            assert_eq!(bound.handshakes_max(), all);
             let addresses = bound.addresses();
             let open =
                 |number: u8| addresses.admit(PeerAddress(Ipv4Addr::new(10, 0, 0, number).into()));

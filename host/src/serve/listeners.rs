@@ -8,12 +8,13 @@ use anyhow::{Context as _, anyhow};
 use gristmill_api::{Api, ApiState};
 use gristmill_edge::{CertificateExpiry, ConnectionLimits, Connections, Tls};
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::cluster::gate::Gate;
 use super::front::{Callers, Front, StandbyAnswers};
-use super::hosts::NewConnections;
+use super::hosts::LinkFiles;
 use super::process::{ListenAddresses, Process};
 use super::settings::ServeSettings;
 
@@ -82,14 +83,18 @@ fn bind(at: SocketAddr, option: &str) -> anyhow::Result<TcpListener> {
 impl Listeners {
     /// # Errors
     /// Names the address that cannot be used.
-    pub(crate) async fn bind(settings: &ServeSettings) -> anyhow::Result<Self> {
+    pub(crate) fn bind(settings: &ServeSettings, links: &Handle) -> anyhow::Result<Self> {
         let clients = bind(settings.listen, "--listen")?;
         let collectors = match settings.metrics_listen {
             Some(at) => Some(bind(at, "--metrics-listen")?),
             None => None,
         };
         let hosts = match settings.cluster_listen {
-            Some(at) => Some(bind(at, "--cluster-listen")?),
+            Some(at) => {
+                // Its threads are told of connections then.
+                let _links = links.enter();
+                Some(bind(at, "--cluster-listen")?)
+            }
             None => None,
         };
         let tls = settings.tls().map(Tls::start).transpose()?;
@@ -120,9 +125,10 @@ impl Listeners {
     pub(super) fn serve(self, fronts: &Fronts, process: &Process<'_>) -> Running {
         let open_files_max = process.open_files_max;
         let (response_budget, stop) = (process.response_budget.clone(), process.stop.clone());
-        let of_hosts = NewConnections::within(open_files_max).connections_max;
-        let limits = process.settings.connections();
-        let limits = limits.within(open_files_max, self.hosts.as_ref().map_or(0, |_| of_hosts));
+        let of_links =
+            process.settings.database.as_ref().map(|_| LinkFiles::within(open_files_max));
+        let taken = of_links.map_or(0, |files| files.connections_max);
+        let limits = process.settings.connections().within(open_files_max, taken);
         if let Some(listener) = self.collectors {
             // It serves until the process ends, so that a collector sees the host stop.
             let (front, never) = (fronts.collectors.clone(), CancellationToken::new());

@@ -11,6 +11,7 @@ mod front;
 mod guest_runtimes;
 mod handler_logs;
 mod hosts;
+mod link_threads;
 mod listeners;
 mod log_queue;
 mod manual_clock;
@@ -42,6 +43,7 @@ use gristmill_core::time::{Clock, SystemClock};
 use gristmill_edge::ResponseBudget;
 use gristmill_store::Store;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -95,9 +97,12 @@ fn start(
         .build()
         .context("cannot start the threads that serve HTTP")?;
     let guests = GuestRuntimes::start()?;
+    let links = link_threads::start()?;
     api.spawn(log.report_dropped());
-    let outcome = api.block_on(serve(settings, prices, open_files_max, &guests, traces, dev_hook));
+    let threads = Threads { guests: &guests, links: links.handle() };
+    let outcome = api.block_on(serve(settings, prices, open_files_max, threads, traces, dev_hook));
     guests.shutdown();
+    links.shutdown_background();
     api.shutdown_background();
     outcome
 }
@@ -114,16 +119,24 @@ fn allow_open_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
+/// The threads beside those that serve HTTP.
+#[derive(Clone, Copy)]
+struct Threads<'a> {
+    guests: &'a GuestRuntimes,
+    /// Those of connections between hosts.
+    links: &'a Handle,
+}
+
 async fn serve(
     settings: &ServeSettings,
     prices: Prices,
     open_files_max: u64,
-    guests: &GuestRuntimes,
+    Threads { guests, links }: Threads<'_>,
     traces: Option<gristmill_traces::TraceSettings>,
     dev_hook: Option<DevHook>,
 ) -> anyhow::Result<()> {
     let started = std::time::Instant::now();
-    let listeners = Listeners::bind(settings).await?;
+    let listeners = Listeners::bind(settings, links)?;
     let traces = Traces::start(traces)?;
     let mut stop_signals = StopSignals::new(settings.tls().is_some())?;
     let Clocks { clock, guard } = Clocks::start(settings)?;
@@ -143,6 +156,7 @@ async fn serve(
         settings,
         prices,
         guests,
+        links,
         is_watched,
         open_files_max,
         listens_on: listeners.addresses(),

@@ -11,13 +11,13 @@ use gristmill_cluster::Runners;
 use gristmill_core::catalog::Catalog;
 use gristmill_core::depot::Depot;
 use gristmill_core::store::JobStore as _;
-use gristmill_edge::Server;
+use gristmill_edge::ForwardedCalls;
 use gristmill_store::{
     ActiveState, CacheDir, Candidate, Damage, NotTaken, OpenError, Recovery, Settings, Store,
     TakenOver, Vacancy,
 };
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
+use tokio::runtime::Handle;
 use tracing::error;
 
 use super::clock::{is_synchronised, open_in_time};
@@ -25,7 +25,7 @@ use super::cluster::Joined;
 use super::cluster::gate::Gate;
 use super::cluster::handshake::Membership;
 use super::cluster::host_runtime::HostRuntime;
-use super::hosts::NewConnections;
+use super::hosts::LinkFiles;
 use super::listeners::{Fronts, Listeners, Serving};
 use super::process::Process;
 use super::settings::{Database, ServeSettings};
@@ -159,12 +159,10 @@ impl Cluster {
         runners: Arc<Runners>,
     ) -> CacheDir {
         if let Some(listener) = listener {
-            let (idle_wait, never) =
-                (process.settings.connections().idle_wait, CancellationToken::new());
             let response_budget = process.response_budget.clone();
-            let server = Server::new(fronts.of_hosts(), idle_wait, response_budget, never);
-            let new = NewConnections::within(process.open_files_max);
-            tokio::spawn(hosts::serve(listener, self.membership, server, runners, new));
+            let calls = ForwardedCalls::new(fronts.of_hosts(), response_budget, Handle::current());
+            let files = LinkFiles::within(process.open_files_max);
+            process.links.spawn(hosts::serve(listener, self.membership, calls, runners, files));
         }
         self.cache_dir
     }

@@ -11,6 +11,7 @@ use gristmill_core::time::Clock;
 use gristmill_core::trace::Tracer;
 use gristmill_edge::{CertificateExpiry, ResponseBudget};
 use gristmill_egress::AddressPolicy;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +25,8 @@ pub(super) struct Process<'a> {
     pub(super) settings: &'a ServeSettings,
     pub(super) prices: Prices,
     pub(super) guests: &'a GuestRuntimes,
+    /// The threads of connections between hosts.
+    pub(super) links: &'a Handle,
     /// Whether a developer watches the jobs, with the stacks of handlers that trap.
     pub(super) is_watched: bool,
     /// The files that this process may have open; they bound the connections too.

@@ -63,7 +63,7 @@ impl<'a> StandingBy<'a> {
         // It makes the ballast, which a start that fails would leave.
         let disk_watch = CancellationToken::new();
         process.disk.clone().watch(disk_watch.clone(), || {}, || {})?;
-        let standby = Arc::new(standby(&candidate));
+        let standby = Arc::new(standby(&candidate, process.links.clone()));
         let metrics = StandbyMetrics {
             disk_space: process.disk_space.clone(),
             certificate: process.certificate.clone(),
@@ -85,7 +85,7 @@ impl<'a> StandingBy<'a> {
             cache_dir,
             local_runtime,
             runner,
-            running_attempts: AbortOnDropHandle::new(tokio::spawn(running_attempts)),
+            running_attempts: AbortOnDropHandle::new(process.links.spawn(running_attempts)),
             _disk_watch: disk_watch.drop_guard(),
         };
         Ok((begun, candidate))

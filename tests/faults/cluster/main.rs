@@ -28,6 +28,7 @@ mod runners;
 mod shared_volumes;
 mod slow_clients;
 mod standby;
+mod strangers;
 mod takeover;
 mod tcp;
 mod torture;

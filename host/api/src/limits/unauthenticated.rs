@@ -30,6 +30,9 @@ const ADDRESSES_MAX: usize = 100_000;
 /// is quiet 20 ms after one call.
 const SWEEP_WHEN_FULL: Duration = Duration::from_millis(250);
 
+/// The name of the limit in the headers of a refusal.
+const OPERATION: &str = "unauthenticated";
+
 /// The limit of each address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
@@ -89,13 +92,7 @@ impl UnauthenticatedLimiter {
         }
         let refused = self.limiter.check_key(&origin.peer().known_as()).err();
         match refused.map(|until| until.wait_time_from(self.clock.now())) {
-            Some(wait) => Err(self.refuse(
-                wait,
-                format!(
-                    "too many calls without a valid API key from this address: at most {} in 10 seconds",
-                    self.calls
-                ),
-            )),
+            Some(wait) => Err(too_many_calls(self.calls.get(), wait)),
             None => Ok(()),
         }
     }
@@ -113,9 +110,22 @@ impl UnauthenticatedLimiter {
     }
 
     fn refuse(&self, wait: Duration, sentence: String) -> ApiError {
-        let refusal = Refusal::calls("unauthenticated", self.calls.get(), wait);
-        ApiError::new(ErrorCode::RateLimited, sentence).with_refusal(refusal)
+        refuse(self.calls.get(), wait, sentence)
     }
+}
+
+/// The refusal of a call beyond the limit of its address, which is so many calls; after `wait` one
+/// is admitted.
+pub(crate) fn too_many_calls(calls: u32, wait: Duration) -> ApiError {
+    let sentence = format!(
+        "too many calls without a valid API key from this address: at most {calls} in 10 seconds"
+    );
+    refuse(calls, wait, sentence)
+}
+
+fn refuse(calls: u32, wait: Duration, sentence: String) -> ApiError {
+    let refusal = Refusal::calls(OPERATION, calls, wait);
+    ApiError::new(ErrorCode::RateLimited, sentence).with_refusal(refusal)
 }
 
 #[cfg(test)]

@@ -68,8 +68,8 @@ impl Runner {
             let connection = connection.clone();
             async move { Ok::<_, Infallible>(connection.answer(request).await) }
         });
-        let mut serving =
-            std::pin::pin!(transport::server().serve_connection(TokioIo::new(io), service));
+        let http = transport::server(self.settings.guests.clone());
+        let mut serving = std::pin::pin!(http.serve_connection(TokioIo::new(io), service));
         let served = tokio::select! {
             served = &mut serving => served,
             () = drain.cancelled() => {

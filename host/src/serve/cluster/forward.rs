@@ -2,38 +2,33 @@
 //! is repeated. The active host may answer before it has read the body, as it does with a body that
 //! is too large; the rest of the body is then not read.
 //!
-//! **Bounds.** Each call in progress has a connection of its own; connections without a call are
-//! kept for [`IDLE_MAX`], and [`CONNECTING_MAX`] are made at one time. Calls in progress end when
-//! another host becomes active.
+//! **Bounds.** Those of [the connections](super::calls) and of [their places](super::callers). Calls
+//! in progress end when another host becomes active, and a call ends there when its client leaves.
 
-use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use futures::StreamExt as _;
-use gristmill_api::{AnswerBody, unavailable, unreadable_body};
+use gristmill_api::{AnswerBody, too_many_calls_without_key, unavailable, unreadable_body};
 use gristmill_core::id::{KeyId, OwnerId};
 use gristmill_edge::{AnswerOwner, CallOrigin, PeerAddress};
 use gristmill_store::ActiveHost;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{self, HeaderName, HeaderValue};
-use hyper::{HeaderMap, Request, Response, StatusCode, Uri, Version};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use parking_lot::{Mutex, RwLock};
-use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::handshake::{CONNECT_TIME_MAX, Membership, Purpose};
+use super::callers::{Callers, Place, TooManyCalls};
+use super::calls::{CallError, CallLinks, InProgress};
+use super::handshake::Membership;
 
 /// The address of the client of a forwarded call. Only read on connections between hosts.
 const PEER: HeaderName = HeaderName::from_static("gristmill-peer");
@@ -52,13 +47,6 @@ const OF_CONNECTION: [HeaderName; 6] = [
     HeaderName::from_static("keep-alive"),
 ];
 
-/// How long a connection without a call is kept; less than its other side keeps it.
-const IDLE_MAX: Duration = Duration::from_secs(30);
-
-/// Most connections to the active host that have not ended their handshakes. The active host bounds
-/// [them](crate::serve::hosts::NewConnections) by address.
-pub(crate) const CONNECTING_MAX: usize = 32;
-
 /// The reason for a standby's probes.
 pub(crate) const STANDS_BY: &str = "the host stands by: another host is active";
 
@@ -73,6 +61,9 @@ const LOST: &str = "the active host has not answered, and whether the call has t
 #[derive(Debug)]
 pub(crate) struct Standby {
     key: [u8; 32],
+    /// The threads of connections between hosts.
+    links: Handle,
+    callers: Callers,
     target: RwLock<Target>,
     /// Whether it forwards no more calls.
     is_stopping: AtomicBool,
@@ -90,7 +81,7 @@ enum Target {
 #[derive(Debug)]
 struct Host {
     active: ActiveHost,
-    client: Client<Connector, Sending>,
+    links: CallLinks<Sending>,
     replaced: CancellationToken,
 }
 
@@ -101,9 +92,16 @@ impl Drop for Host {
 }
 
 impl Standby {
-    /// A host that knows no active host. `key` is that of the hosts of the database.
-    pub(crate) fn new(key: [u8; 32]) -> Self {
-        Self { key, target: RwLock::new(Target::NoHost), is_stopping: AtomicBool::new(false) }
+    /// A host that knows no active host. `key` is that of the hosts of the database, and `links`
+    /// are the threads of connections between them.
+    pub(crate) fn new(key: [u8; 32], links: Handle) -> Self {
+        Self {
+            key,
+            links,
+            callers: Callers::default(),
+            target: RwLock::new(Target::NoHost),
+            is_stopping: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn membership(&self, session: u64) -> Membership {
@@ -125,14 +123,9 @@ impl Standby {
             None => Target::NoHost,
             Some(ActiveHost { address: None, .. }) => Target::Unreachable,
             Some(active @ ActiveHost { session, address: Some(address) }) => {
-                let turns = Arc::new(Semaphore::new(CONNECTING_MAX));
-                let connector = Connector { address, membership: self.membership(session), turns };
-                let client = Client::builder(TokioExecutor::new())
-                    .pool_idle_timeout(IDLE_MAX)
-                    .pool_timer(TokioTimer::new())
-                    .build(connector);
+                let links = CallLinks::new(address, self.membership(session), self.links.clone());
                 let replaced = CancellationToken::new();
-                Target::Host(Arc::new(Host { active, client, replaced }))
+                Target::Host(Arc::new(Host { active, links, replaced }))
             }
         };
     }
@@ -170,49 +163,92 @@ impl Standby {
             Target::NoHost => return unavailable(&path, NO_HOST).await,
             Target::Unreachable => return unavailable(&path, NO_ADDRESS).await,
         };
+        let credentials = self.callers.credentials(request.headers());
+        let admitted = tokio::select! {
+            admitted = self.callers.admit(credentials, origin) => admitted,
+            () = host.replaced.cancelled() => return unavailable(&path, UNREACHABLE).await,
+        };
+        let place = match admitted {
+            Ok(place) => place,
+            Err(TooManyCalls { calls, wait }) => {
+                return too_many_calls_without_key(&path, calls, wait).await;
+            }
+        };
         let (request, body) = request.into_parts();
         let sending = Sending::new(AnswerBody::new(body));
+        let stops = StopsSending(sending.clone());
         let request = Request::from_parts(request, sending.clone());
-        let Some(request) = outgoing(request, &host.active, origin.peer().0) else {
+        let Some(request) = outgoing(request, origin.peer().0) else {
             return unavailable(&path, UNREACHABLE).await;
         };
         let answer = tokio::select! {
-            answer = host.client.request(request) => answer,
+            answer = host.links.send(request) => answer,
             () = host.replaced.cancelled() => return unavailable(&path, LOST).await,
         };
         match answer {
-            Ok(mut answer) => {
+            Ok((mut answer, in_progress)) => {
                 sending.stop();
-                take_key(&mut answer, origin);
-                incoming(answer, host.replaced.clone())
+                let has_key = take_key(&mut answer, origin);
+                self.callers.answered(credentials, origin, has_key, &answer);
+                let held = Held { _place: place, _in_progress: in_progress, _stops: stops };
+                incoming(answer, host.replaced.clone(), held)
             }
             Err(_) if sending.has_failed() => unreadable_body(&path).await,
             Err(error) => {
                 debug!(%error, "a call was not forwarded: {error}");
-                let sentence = if error.is_connect() { UNREACHABLE } else { LOST };
+                let sentence = match error {
+                    CallError::NotSent(_) => UNREACHABLE,
+                    CallError::Lost(_) => LOST,
+                };
                 unavailable(&path, sentence).await
             }
         }
     }
 }
 
+/// What a forwarded call holds until its answer has been read.
+struct Held {
+    _place: Place,
+    _in_progress: InProgress,
+    _stops: StopsSending,
+}
+
 /// The body of a forwarded call. Clones are the same body.
 #[derive(Clone)]
 struct Sending {
-    /// Absent when the rest is not read.
-    body: Arc<Mutex<Option<AnswerBody>>>,
+    rest: Arc<Mutex<Rest>>,
     has_failed: Arc<AtomicBool>,
+}
+
+/// The part of a body that was not sent yet.
+enum Rest {
+    Body(AnswerBody),
+    /// It is not read, because the call has been answered. The active host ends the stream.
+    Unread(Option<Waker>),
+    /// The client has left, and the stream ends with an error.
+    Abandoned,
+}
+
+/// Ends the stream of a call when it is dropped, unless the body was sent to its end.
+struct StopsSending(Sending);
+
+impl Drop for StopsSending {
+    fn drop(&mut self) {
+        let rest = std::mem::replace(&mut *self.0.rest.lock(), Rest::Abandoned);
+        if let Rest::Unread(Some(waker)) = rest {
+            waker.wake();
+        }
+    }
 }
 
 impl Sending {
     fn new(body: AnswerBody) -> Self {
-        Self { body: Arc::new(Mutex::new(Some(body))), has_failed: Arc::default() }
+        Self { rest: Arc::new(Mutex::new(Rest::Body(body))), has_failed: Arc::default() }
     }
 
-    /// Reads no more of it: the call has been answered. The connection to the active host ends with
-    /// the answer.
+    /// Reads no more of it: the call has been answered.
     fn stop(&self) {
-        *self.body.lock() = None;
+        *self.rest.lock() = Rest::Unread(None);
     }
 
     /// Whether the client's body could not be read.
@@ -229,9 +265,18 @@ impl Body for Sending {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let mut body = self.body.lock();
-        let Some(body) = body.as_mut() else { return Poll::Pending };
-        let frame = std::task::ready!(Pin::new(body).poll_frame(context));
+        let mut rest = self.rest.lock();
+        let body = match &mut *rest {
+            Rest::Body(body) => body,
+            Rest::Unread(waker) => {
+                *waker = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            Rest::Abandoned => {
+                return Poll::Ready(Some(Err(io::Error::other("the client has left"))));
+            }
+        };
+        let frame = ready!(Pin::new(body).poll_frame(context));
         if matches!(frame, Some(Err(_))) {
             self.has_failed.store(true, Ordering::Relaxed);
         }
@@ -239,17 +284,24 @@ impl Body for Sending {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.lock().as_ref().is_some_and(Body::is_end_stream)
+        matches!(&*self.rest.lock(), Rest::Body(body) if body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.lock().as_ref().map_or_else(SizeHint::default, Body::size_hint)
+        match &*self.rest.lock() {
+            Rest::Body(body) => body.size_hint(),
+            Rest::Unread(_) | Rest::Abandoned => SizeHint::default(),
+        }
     }
 }
 
-/// The call as it is sent to the active host; `None` when its target is no path.
-fn outgoing<B>(request: Request<B>, active: &ActiveHost, peer: IpAddr) -> Option<Request<B>> {
+/// The call as it is sent to the active host, which answers it as one of HTTP/1.1 with this `Host`.
+/// `None` when it has no form there.
+fn outgoing<B>(request: Request<B>, peer: IpAddr) -> Option<Request<B>> {
     let (mut head, body) = request.into_parts();
+    if head.method == Method::CONNECT {
+        return None;
+    }
     if !head.headers.contains_key(header::HOST)
         && let Some(authority) = head.uri.authority()
         && let Ok(host) = HeaderValue::from_str(authority.as_str())
@@ -257,10 +309,9 @@ fn outgoing<B>(request: Request<B>, active: &ActiveHost, peer: IpAddr) -> Option
         head.headers.insert(header::HOST, host);
     }
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
-    // The connector knows the address; the client only compares it.
-    let address = active.address?;
-    head.uri = format!("http://{address}{target}").parse().ok()?;
-    head.version = Version::HTTP_11;
+    // HTTP/2 needs a name, which nobody reads.
+    head.uri = format!("http://active{target}").parse().ok()?;
+    head.version = Version::HTTP_2;
     remove_headers_of_connection(&mut head.headers);
     // This host has answered it.
     head.headers.remove(header::EXPECT);
@@ -272,16 +323,19 @@ fn outgoing<B>(request: Request<B>, active: &ActiveHost, peer: IpAddr) -> Option
 fn incoming(
     answer: Response<hyper::body::Incoming>,
     replaced: CancellationToken,
+    held: Held,
 ) -> Response<AnswerBody> {
     let (mut head, body) = answer.into_parts();
+    // HTTP/1.1 names its own version to the client.
+    head.version = Version::HTTP_11;
     remove_headers_of_connection(&mut head.headers);
     let pieces = AnswerBody::new(body).into_data_stream();
-    let pieces = futures::stream::unfold(Some((pieces, replaced)), |rest| async {
-        let (mut pieces, replaced) = rest?;
+    let pieces = futures::stream::unfold(Some((pieces, replaced, held)), |rest| async {
+        let (mut pieces, replaced, held) = rest?;
         tokio::select! {
             piece = pieces.next() => {
                 let piece = piece?.map_err(io::Error::other);
-                Some((piece, Some((pieces, replaced))))
+                Some((piece, Some((pieces, replaced, held))))
             }
             () = replaced.cancelled() => {
                 let lost = io::Error::other("another host is active now");
@@ -321,8 +375,8 @@ pub(crate) fn name_key(origin: &CallOrigin, headers: &mut HeaderMap) {
 }
 
 /// Records the valid key that the active host has seen, and removes the header. If the owner has
-/// too many connections, this one ends after the answer.
-fn take_key<B>(answer: &mut Response<B>, origin: &CallOrigin) {
+/// too many connections, this one ends after the answer. Returns whether there was a key.
+fn take_key<B>(answer: &mut Response<B>, origin: &CallOrigin) -> bool {
     let named = answer.headers_mut().remove(KEY);
     let named = named.as_ref().and_then(|named| named.to_str().ok()?.split_once(' '));
     let Some((Ok(owner), Ok(key))) =
@@ -331,38 +385,12 @@ fn take_key<B>(answer: &mut Response<B>, origin: &CallOrigin) {
         if answer.status() == StatusCode::UNAUTHORIZED {
             origin.record_no_key();
         }
-        return;
+        return false;
     };
     if origin.record_key(&owner, &key).is_ok() {
         answer.extensions_mut().insert(AnswerOwner(owner));
     }
-}
-
-/// Connects to the active host.
-#[derive(Debug, Clone)]
-struct Connector {
-    address: SocketAddr,
-    membership: Membership,
-    turns: Arc<Semaphore>,
-}
-
-impl tower::Service<Uri> for Connector {
-    type Response = TokioIo<TcpStream>;
-    type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        let Self { address, membership, turns } = self.clone();
-        Box::pin(async move {
-            let turn = timeout(CONNECT_TIME_MAX, turns.acquire()).await?;
-            let _turn = turn.map_err(io::Error::other)?;
-            membership.connect(address, Purpose::Calls).await.map(TokioIo::new)
-        })
-    }
+    true
 }
 
 #[cfg(test)]
@@ -371,7 +399,6 @@ mod tests {
 
     #[test]
     fn headers_of_a_connection_are_not_forwarded() {
-        let active = ActiveHost { session: 1, address: "127.0.0.1:7".parse().ok() };
         let request = Request::post("https://mill.lan/v2/a/run?x=1")
             .version(Version::HTTP_2)
             .header("connection", "close, X-Mine")
@@ -382,9 +409,9 @@ mod tests {
             .body(AnswerBody::empty())
             .unwrap();
         let peer = "192.0.2.1".parse().unwrap();
-        let mut sent = outgoing(request, &active, peer).unwrap();
-        assert_eq!(sent.uri(), "http://127.0.0.1:7/v2/a/run?x=1");
-        assert_eq!(sent.version(), Version::HTTP_11);
+        let mut sent = outgoing(request, peer).unwrap();
+        assert_eq!(sent.uri().path_and_query().unwrap(), "/v2/a/run?x=1");
+        assert_eq!(sent.version(), Version::HTTP_2);
         assert_eq!(take_peer(sent.headers_mut()), Some(PeerAddress(peer)), "not the client's own");
         let mut names: Vec<_> = sent.headers().keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
@@ -404,7 +431,7 @@ mod tests {
             answer.headers_mut().insert(KEY, HeaderValue::from_static("mallory k"));
             name_key(at_active, answer.headers_mut());
             let here = CallOrigin::from(peer());
-            take_key(&mut answer, &here);
+            assert_eq!(take_key(&mut answer, &here), expected.is_some());
             assert_eq!(here.has_key(), expected.is_some());
             let named = answer.extensions().get::<AnswerOwner>().map(|AnswerOwner(owner)| owner);
             assert_eq!(named, expected);

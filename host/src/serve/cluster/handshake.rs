@@ -5,8 +5,8 @@
 //! with 32 random bytes and its proof; the caller sends its own proof. A proof is an HMAC-SHA256
 //! over the purpose, the side, the number of the session, and the random bytes of both. So a host
 //! that has lost its session, or a program that listens at its old address, receives no call. HTTP
-//! follows: version 1.1 for calls that the caller forwards, and version 2 for attempts that it
-//! runs.
+//! 2 follows: the caller is its client for calls that it forwards, and its server for attempts that
+//! it runs.
 //!
 //! It protects neither the secrecy nor the integrity of what follows: the network between the hosts
 //! must be private, as that to the database.
@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::link::{self, Role};
+use super::link;
 
 /// Longest time to connect, with the handshake.
 pub(crate) const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
@@ -56,13 +56,6 @@ pub(crate) enum Purpose {
 
 impl Purpose {
     const ALL: [Self; 2] = [Self::Calls, Self::Attempts];
-
-    fn role_of_caller(self) -> Role {
-        match self {
-            Self::Calls => Role::Caller,
-            Self::Attempts => Role::Host,
-        }
-    }
 
     fn greeting(self) -> &'static [u8; GREETING_BYTES] {
         match self {
@@ -114,7 +107,7 @@ impl Membership {
     ) -> io::Result<TcpStream> {
         let connect = async {
             let mut stream = TcpStream::connect(address).await?;
-            link::prepare(&stream, purpose.role_of_caller())?;
+            link::prepare(&stream)?;
             self.call(&mut stream, purpose).await?;
             Ok(stream)
         };

@@ -19,6 +19,7 @@ use gristmill_runtime::{
     ArtifactRecords, MemoryRecords, OpenRuntimeError, RecordError, RuntimeSettings, WasmtimeRuntime,
 };
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tracing::warn;
 
 /// A runtime that is opened when it is first needed.
@@ -27,6 +28,8 @@ pub(crate) struct HostRuntime {
     /// Taken by the opening.
     settings: Mutex<Option<RuntimeSettings>>,
     local_runtime: OnceLock<Arc<WasmtimeRuntime>>,
+    /// The threads of its own work. It may be opened on those of handlers.
+    threads: Handle,
     /// The records of components that the active host has sent.
     received: Arc<MemoryRecords>,
     records: Arc<Succession<dyn ArtifactRecords>>,
@@ -53,7 +56,8 @@ impl<T: ?Sized> Succession<T> {
 }
 
 impl HostRuntime {
-    /// A runtime that reads components from `read`, in place of the depot of the settings.
+    /// A runtime that reads components from `read`, in place of the depot of the settings. To be
+    /// called on the threads that serve calls.
     pub(crate) fn new(mut settings: RuntimeSettings, read: Arc<dyn Depot>) -> Arc<Self> {
         let depot = Succession::new(read);
         settings.depot = Some(depot.clone());
@@ -61,6 +65,7 @@ impl HostRuntime {
         Arc::new(Self {
             settings: Mutex::new(Some(settings)),
             local_runtime: OnceLock::new(),
+            threads: Handle::current(),
             records: Succession::new(received.clone()),
             received,
             depot,
@@ -92,6 +97,7 @@ impl HostRuntime {
             // A runtime that could not be opened is not tried again: its host has to start again.
             io::Error::other("an earlier try has failed")
         })?;
+        let _threads = self.threads.enter();
         let local_runtime = Arc::new(WasmtimeRuntime::open(taken, self.records.clone())?);
         Ok(self.local_runtime.get_or_init(|| local_runtime).clone())
     }

@@ -7,6 +7,8 @@
 //! more, and a new process stands by within a second. Until then the [gate] keeps it from
 //! answering.
 
+mod callers;
+mod calls;
 pub(crate) mod forward;
 pub(crate) mod gate;
 pub(crate) mod handshake;
@@ -21,6 +23,7 @@ use gristmill_postgres::DatabaseUrl;
 use gristmill_store::{
     ActiveHost, Candidate, NotTaken, OpenError, Outage, Seen, TakenOver, Vacancy,
 };
+use tokio::runtime::Handle;
 use tracing::{info, warn};
 
 use self::forward::Standby;
@@ -54,8 +57,9 @@ pub(crate) async fn connect(url: &DatabaseUrl, key_file: &Path) -> anyhow::Resul
 }
 
 /// A host that knows no active host yet.
-pub(crate) fn standby(candidate: &Candidate) -> Standby {
-    Standby::new(candidate.derived_key(KEY_PURPOSE))
+/// `links` are the threads of its connections.
+pub(crate) fn standby(candidate: &Candidate, links: Handle) -> Standby {
+    Standby::new(candidate.derived_key(KEY_PURPOSE), links)
 }
 
 /// A host that has become active.
