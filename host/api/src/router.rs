@@ -197,8 +197,8 @@ pub async fn unavailable(path: &str, sentence: &str) -> Response<Body> {
     with_security_headers(RefusalFormat::of(path).refuse(refused).await)
 }
 
-/// The refusal of a call without a key whose address has made its `calls`, which is the limit; after
-/// `wait` one is admitted.
+/// The refusal of a call without a key whose address has made its `calls`, which is the limit.
+/// After `wait` one is admitted.
 pub async fn too_many_calls_without_key(path: &str, calls: u32, wait: Duration) -> Response<Body> {
     let refused = unauthenticated::too_many_calls(calls, wait);
     with_security_headers(RefusalFormat::of(path).refuse(refused).await)

@@ -1,13 +1,16 @@
 //! The calls that another host forwards over a connection of HTTP/2.
 //!
 //! The other host has taken each call from a client of its own, with all bounds of
-//! [a connection](crate::Server), and is trusted with them. So a call here has none of the deadlines
-//! of a client: the other host resets its stream when its client has left, or does not read. What
+//! [a connection](crate::Server), and is trusted with them. So a call here has no deadlines of a
+//! client: the other host resets its stream when its client has left, or does not read. What
 //! remains is memory: an answer that waits for the other host counts [among all that
 //! wait](crate::ResponseBudget), and one that must make room ends with its stream alone.
 //!
-//! **Bounds.** Those of [`TRANSPORT`]. **Cost.** A task for each call, on the threads that serve calls, so that the threads
-//! of the connection are left to its frames.
+//! An answer with a body ends with a [trailer](ANSWER_END): HTTP/2 shows a call that was dropped,
+//! as at the end of the process, like one whose answer is complete.
+//!
+//! **Bounds.** Those of [`TRANSPORT`]. **Cost.** A task for each call, on the threads that serve
+//! calls, so that the threads of the connection are left to its frames.
 
 use std::convert::Infallible;
 use std::io;
@@ -18,6 +21,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::rt::Executor;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -65,6 +69,9 @@ pub const TRANSPORT: Transport = Transport {
     ping_interval: Duration::from_secs(1),
     ping_time_max: Duration::from_secs(4),
 };
+
+/// The trailer of an answer that is complete.
+pub const ANSWER_END: HeaderName = HeaderName::from_static("gristmill-end");
 
 /// Spawns the calls of a connection on the threads of this runtime.
 #[derive(Debug, Clone)]
@@ -165,7 +172,8 @@ impl<A: Answerer> ForwardedCalls<A> {
                     }
                 });
             }
-            ForwardedBody { body, _ended: ended.drop_guard() }
+            let is_ended = body.lock().as_ref().is_none_or(Body::is_end_stream);
+            ForwardedBody { body, is_ended, _ended: ended.drop_guard() }
         })
     }
 }
@@ -174,6 +182,8 @@ impl<A: Answerer> ForwardedCalls<A> {
 /// an error then.
 struct ForwardedBody<B> {
     body: Arc<Mutex<Option<CountedBody<B>>>>,
+    /// The trailer was sent, or there is no body.
+    is_ended: bool,
     _ended: DropGuard,
 }
 
@@ -185,20 +195,31 @@ where
     type Error = Box<dyn std::error::Error + Send + Sync>;
 
     fn poll_frame(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let mut body = self.body.lock();
-        let Some(body) = body.as_mut() else {
-            let error = io::Error::other("others need the memory of this answer");
-            return Poll::Ready(Some(Err(error.into())));
+        if self.is_ended {
+            return Poll::Ready(None);
+        }
+        let frame = match self.body.lock().as_mut() {
+            Some(body) => ready!(Pin::new(body).poll_frame(context)),
+            None => {
+                let error = io::Error::other("others need the memory of this answer");
+                return Poll::Ready(Some(Err(error.into())));
+            }
         };
-        let frame = ready!(Pin::new(body).poll_frame(context));
-        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+        match frame {
+            Some(frame) => Poll::Ready(Some(frame.map_err(Into::into))),
+            None => {
+                self.is_ended = true;
+                let end = [(ANSWER_END, HeaderValue::from_static("1"))];
+                Poll::Ready(Some(Ok(Frame::trailers(HeaderMap::from_iter(end)))))
+            }
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.lock().as_ref().is_some_and(Body::is_end_stream)
+        self.is_ended
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -88,7 +88,7 @@ pub use answerer::Answerer;
 pub use call_origin::{CallOrigin, PeerAddress};
 pub use connection::Server;
 pub use connection_shares::{ConnectionAuth, OwnerAtShare};
-pub use forwarded::{ForwardedCalls, TRANSPORT};
+pub use forwarded::{ANSWER_END, ForwardedCalls, TRANSPORT};
 pub use listener::{ACCEPT_PAUSE, Accepted, ConnectionLimits, Connections, accept, serve};
 pub use response_budget::{AnswerOwner, ResponseBudget, SMALL_ANSWER_BYTES};
 pub use tls::{CertificateExpiry, Tls, TlsFiles};

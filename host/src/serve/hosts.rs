@@ -23,7 +23,7 @@ use super::cluster::link;
 
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(5);
 
-/// Most connections of other hosts: some 80 of them have nine each, and a quarter is for handshakes.
+/// Most connections of other hosts: 80 hosts have nine each, and a quarter is for handshakes.
 const CONNECTIONS_MAX: u32 = 1_024;
 
 /// The files for connections between hosts.
@@ -72,7 +72,7 @@ pub(crate) async fn serve<A: Answerer>(
     let addresses = files.addresses();
     let slots = Arc::new(Semaphore::new(files.connections_max as usize));
     loop {
-        let (mut stream, peer, slot) = match accept(&listener, &slots).await {
+        let (stream, peer, slot) = match accept(&listener, &slots).await {
             Ok(accepted) => accepted,
             Err(error) => {
                 warn!(%error, "a connection of another host cannot be accepted: {error}");
@@ -85,7 +85,7 @@ pub(crate) async fn serve<A: Answerer>(
         tokio::spawn(async move {
             let greeting = async {
                 link::prepare(&stream)?;
-                membership.accept(&mut stream).await
+                membership.accept(stream).await
             };
             let greeted = tokio::select! {
                 greeted = timeout(HANDSHAKE_WAIT, greeting) => greeted,
@@ -95,8 +95,8 @@ pub(crate) async fn serve<A: Answerer>(
             };
             drop(account);
             match greeted {
-                Ok(Ok(Purpose::Attempts)) => runners.serve(stream, peer).await,
-                Ok(Ok(Purpose::Calls)) => {
+                Ok(Ok((stream, Purpose::Attempts))) => runners.serve(stream, peer).await,
+                Ok(Ok((stream, Purpose::Calls))) => {
                     if let Err(error) = calls.serve(stream, PeerAddress(peer.ip())).await {
                         debug!(%error, "the host at {peer} forwards no more calls: {error}");
                     }

@@ -29,6 +29,7 @@ mod stop_signals;
 mod telemetry;
 mod traces;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -255,9 +256,12 @@ impl Clocks {
 /// # Errors
 /// Those of [`data_dir::check`].
 fn warn_of_permissions(settings: &ServeSettings) -> anyhow::Result<()> {
-    let key_file = settings.secrets_key.as_deref();
-    let warnings =
-        [data_dir::check(&settings.data_dir)?, key_file.and_then(data_dir::check_key_file)];
+    let of_key = |file: &Option<PathBuf>| file.as_deref().and_then(data_dir::check_key_file);
+    let warnings = [
+        data_dir::check(&settings.data_dir)?,
+        of_key(&settings.secrets_key),
+        of_key(&settings.cluster_key),
+    ];
     for warning in warnings.into_iter().flatten() {
         warn!("{warning}");
     }

@@ -126,6 +126,11 @@ pub struct ServeSettings {
     )]
     pub max_losses: Within<1, 255>,
 
+    /// The file with the keys by which the hosts of a database know each other, one for each line;
+    /// each host shows the first, and accepts all [default: made from the key of stored secrets].
+    #[arg(long, value_name = "FILE", env = "GRISTMILL_CLUSTER_KEY")]
+    pub cluster_key: Option<PathBuf>,
+
     /// The file with the key that stored secrets are encrypted with; created with a new data
     /// directory or database. All hosts of a database need the same [default: secrets.key in the
     /// data directory].
@@ -479,6 +484,10 @@ impl ServeSettings {
         ensure!(
             self.cluster_listen.is_none() || self.database.is_some(),
             "cluster-listen is for hosts that share a database: name it with database"
+        );
+        ensure!(
+            self.cluster_key.is_none() || self.database.is_some(),
+            "cluster-key is for hosts that share a database: name it with database"
         );
         self.check_cluster_advertise()?;
         ensure!(

@@ -83,6 +83,7 @@ pub use postgres::active_state::ActiveState;
 pub use postgres::candidate::Candidate;
 pub use postgres::observation::{ActiveHost, Seen, Vacancy};
 pub use postgres::outage::Outage;
+pub use seal::read_keys;
 pub use settings::{OnFatal, Settings};
 pub use store::Store;
 pub use store::postgres::{NotTaken, TakenOver};

@@ -40,8 +40,12 @@ enum Direction {
 pub(crate) struct Proxy {
     address: SocketAddr,
     target: Arc<Mutex<Option<SocketAddr>>>,
+    carried: Carried,
     link: watch::Sender<Link>,
 }
+
+/// All that a link has carried, in both directions.
+type Carried = Arc<Mutex<Vec<u8>>>;
 
 impl Proxy {
     /// An open link whose target is not known yet.
@@ -50,14 +54,15 @@ impl Proxy {
         let address = listener.local_addr().unwrap();
         let (link, changes) = watch::channel(Link::Open);
         let target = Arc::<Mutex<Option<SocketAddr>>>::default();
-        let known = target.clone();
+        let carried = Carried::default();
+        let (known, seen) = (target.clone(), carried.clone());
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let target = *known.lock().unwrap();
-                tokio::spawn(carry(client, target, changes.clone()));
+                tokio::spawn(carry(client, target, seen.clone(), changes.clone()));
             }
         });
-        Self { address, target, link }
+        Self { address, target, carried, link }
     }
 
     /// An open link to this target.
@@ -75,27 +80,37 @@ impl Proxy {
         self.address
     }
 
+    /// All that it has carried so far.
+    pub(crate) fn carried(&self) -> Vec<u8> {
+        self.carried.lock().unwrap().clone()
+    }
+
     pub(crate) fn set(&self, link: Link) {
         self.link.send_replace(link);
     }
 }
 
 /// Carries one connection until one of its sides closes it, or the link is cut.
-async fn carry(client: TcpStream, target: Option<SocketAddr>, changes: watch::Receiver<Link>) {
+async fn carry(
+    client: TcpStream,
+    target: Option<SocketAddr>,
+    carried: Carried,
+    changes: watch::Receiver<Link>,
+) {
     let mut cut = changes.clone();
-    let carried = async {
+    let carrying = async {
         wait_until_open(&mut changes.clone(), Direction::ToTarget).await?;
         let server = TcpStream::connect(target?).await.ok()?;
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
         tokio::join!(
-            pump(from_client, to_server, changes.clone(), Direction::ToTarget),
-            pump(from_server, to_client, changes.clone(), Direction::FromTarget),
+            pump(from_client, to_server, &carried, changes.clone(), Direction::ToTarget),
+            pump(from_server, to_client, &carried, changes.clone(), Direction::FromTarget),
         );
         Some(())
     };
     tokio::select! {
-        _ = carried => {}
+        _ = carrying => {}
         _ = cut.wait_for(|link| *link == Link::Cut) => {}
     }
 }
@@ -103,11 +118,13 @@ async fn carry(client: TcpStream, target: Option<SocketAddr>, changes: watch::Re
 async fn pump(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
+    carried: &Carried,
     mut changes: watch::Receiver<Link>,
     direction: Direction,
 ) {
     let mut bytes = vec![0; 64 << 10];
     while let Ok(read @ 1..) = from.read(&mut bytes).await {
+        carried.lock().unwrap().extend(&bytes[..read]);
         if wait_until_open(&mut changes, direction).await.is_none()
             || to.write_all(&bytes[..read]).await.is_err()
         {

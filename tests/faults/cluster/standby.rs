@@ -89,6 +89,17 @@ async fn calls_through_a_host_that_stands_by_reach_the_active_one() {
         one.client().with_key("wrong").run("play", json!({})).await.refused(401)
     );
 
+    // The largest head, which takes more than the 16 KiB of a frame of HTTP/2.
+    let field = "x".repeat(60 << 10);
+    for client in [one.client(), two.client()] {
+        client
+            .send(client.request(Method::GET, "/v1/endpoints").header("x-large", &field))
+            .await
+            .ok();
+        let options = client.send(client.request(Method::HEAD, "/v1/endpoints")).await;
+        assert_eq!(options.text, "", "{options:?}");
+    }
+
     // Bodies of 5 MB in both directions.
     let text = "x".repeat(5 << 20);
     let input = json!({ "op": "echo", "value": text });
@@ -247,6 +258,44 @@ async fn forwarded_calls_end_before_a_host_that_stands_by() {
         two.log()
     );
     assert_eq!(one.client().get("/readyz").await.status, 200);
+}
+
+/// The call of a client that leaves ends on the active host too, where its body has arrived in part
+/// or as a whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_leaves_a_host_that_stands_by_ends_its_call_on_the_active_host() {
+    let Some(database) = Database::new() else { return };
+    let one = first(&database);
+    let two = further(&database, &one);
+    one.deploy(&guests::playground(), "play", json!({ "workersMax": 4 })).await;
+    let in_progress = async |count: u64| {
+        eventually(&format!("{count} jobs in progress"), async || {
+            (one.client().health("play").await["jobs"]["inProgress"] == count).then_some(())
+        })
+        .await;
+    };
+    for is_stream in [false, true] {
+        let client = two.client();
+        let body = json!({ "op": "sleep_forever", "stream": is_stream });
+        let call =
+            tokio::spawn(async move { client.openai("play", "chat/completions", &body).await });
+        in_progress(1).await;
+        // A client that ends its side within 100 ms of its call may still wait for the answer.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        call.abort();
+        in_progress(0).await;
+    }
+    // An upload that stops: the connection that it shares goes on, and so do other calls.
+    let mut connection = TcpStream::connect(two.address()).await.unwrap();
+    let head = format!(
+        "POST /v2/play/run HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\n\
+         content-type: application/json\r\ncontent-length: 1000000\r\n\r\n{{",
+        one.admin_key()
+    );
+    connection.write_all(head.as_bytes()).await.unwrap();
+    two.client().get("/v1/endpoints").await.ok();
+    drop(connection);
+    two.client().get("/v1/endpoints").await.ok();
 }
 
 /// A client may speak HTTP/2 with a host that stands by: calls share its connection, and are

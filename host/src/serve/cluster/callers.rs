@@ -41,7 +41,7 @@ const CREDENTIALS: [header::HeaderName; 2] = [header::AUTHORIZATION, header::COO
 
 /// The callers of a host that stands by.
 #[derive(Debug)]
-pub(crate) struct Callers {
+pub(crate) struct StandbyCallers {
     known: Permits<IpAddr>,
     strangers: Permits<IpAddr>,
     hasher: RandomState,
@@ -71,7 +71,7 @@ pub(crate) struct TooManyCalls {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Credentials(Option<u64>);
 
-impl Default for Callers {
+impl Default for StandbyCallers {
     fn default() -> Self {
         Self {
             known: Permits::for_work(CALLS_MAX - STRANGERS_MAX),
@@ -83,7 +83,7 @@ impl Default for Callers {
     }
 }
 
-impl Callers {
+impl StandbyCallers {
     pub(crate) fn credentials(&self, headers: &HeaderMap) -> Credentials {
         let shown = CREDENTIALS.iter().flat_map(|name| headers.get_all(name));
         let shown: Vec<_> = shown.map(header::HeaderValue::as_bytes).collect();
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn callers_with_a_key_have_places_of_their_own_from_their_first_answer_on() {
-        let callers = Callers::default();
+        let callers = StandbyCallers::default();
         let (stranger, other) = (from(1), from(2));
         let (none, key) = (callers.credentials(&HeaderMap::new()), callers.credentials(&with("k")));
         let admit = |credentials, origin| callers.admit(credentials, origin).now_or_never();
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn an_address_without_a_key_is_refused_here_after_the_active_host_has_refused_it() {
-        let callers = Callers::default();
+        let callers = StandbyCallers::default();
         let origin = from(1);
         let mut refusal = Response::new(());
         *refusal.status_mut() = StatusCode::TOO_MANY_REQUESTS;

@@ -2,8 +2,9 @@
 //! is repeated. The active host may answer before it has read the body, as it does with a body that
 //! is too large; the rest of the body is then not read.
 //!
-//! **Bounds.** Those of [the connections](super::calls) and of [their places](super::callers). Calls
-//! in progress end when another host becomes active, and a call ends there when its client leaves.
+//! **Bounds.** Those of [the connections](super::calls) and of [their places](super::callers).
+//! Calls in progress end when another host becomes active. A call ends there when its client
+//! leaves.
 
 use std::io;
 use std::net::IpAddr;
@@ -13,12 +14,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
-use futures::StreamExt as _;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use gristmill_api::{AnswerBody, too_many_calls_without_key, unavailable, unreadable_body};
 use gristmill_core::id::{KeyId, OwnerId};
-use gristmill_edge::{AnswerOwner, CallOrigin, PeerAddress};
+use gristmill_edge::{ANSWER_END, AnswerOwner, CallOrigin, PeerAddress};
 use gristmill_store::ActiveHost;
-use hyper::body::{Body, Frame, SizeHint};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use parking_lot::{Mutex, RwLock};
@@ -26,9 +28,9 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::callers::{Callers, Place, TooManyCalls};
+use super::callers::{Place, StandbyCallers, TooManyCalls};
 use super::calls::{CallError, CallLinks, InProgress};
-use super::handshake::Membership;
+use super::handshake::{HostKey, Membership};
 
 /// The address of the client of a forwarded call. Only read on connections between hosts.
 const PEER: HeaderName = HeaderName::from_static("gristmill-peer");
@@ -60,10 +62,10 @@ const LOST: &str = "the active host has not answered, and whether the call has t
 /// A host that stands by.
 #[derive(Debug)]
 pub(crate) struct Standby {
-    key: [u8; 32],
+    keys: Vec<HostKey>,
     /// The threads of connections between hosts.
     links: Handle,
-    callers: Callers,
+    callers: StandbyCallers,
     target: RwLock<Target>,
     /// Whether it forwards no more calls.
     is_stopping: AtomicBool,
@@ -92,20 +94,20 @@ impl Drop for Host {
 }
 
 impl Standby {
-    /// A host that knows no active host. `key` is that of the hosts of the database, and `links`
-    /// are the threads of connections between them.
-    pub(crate) fn new(key: [u8; 32], links: Handle) -> Self {
+    /// A host that knows no active host. `keys` are those of the hosts of the database, at least
+    /// one, and `links` are the threads of connections between them.
+    pub(crate) fn new(keys: Vec<HostKey>, links: Handle) -> Self {
         Self {
-            key,
+            keys,
             links,
-            callers: Callers::default(),
+            callers: StandbyCallers::default(),
             target: RwLock::new(Target::NoHost),
             is_stopping: AtomicBool::new(false),
         }
     }
 
     pub(crate) fn membership(&self, session: u64) -> Membership {
-        Membership { key: self.key, session }
+        Membership::new(&self.keys, session)
     }
 
     /// Forwards calls to this host from now on; calls to another one in progress end.
@@ -319,9 +321,10 @@ fn outgoing<B>(request: Request<B>, peer: IpAddr) -> Option<Request<B>> {
     Some(Request::from_parts(head, body))
 }
 
-/// The answer for the client. Its body ends with an error when the active host is replaced.
+/// The answer for the client. Its body ends with an error when the active host is replaced, or has
+/// not ended it.
 fn incoming(
-    answer: Response<hyper::body::Incoming>,
+    answer: Response<Incoming>,
     replaced: CancellationToken,
     held: Held,
 ) -> Response<AnswerBody> {
@@ -329,21 +332,56 @@ fn incoming(
     // HTTP/1.1 names its own version to the client.
     head.version = Version::HTTP_11;
     remove_headers_of_connection(&mut head.headers);
-    let pieces = AnswerBody::new(body).into_data_stream();
-    let pieces = futures::stream::unfold(Some((pieces, replaced, held)), |rest| async {
-        let (mut pieces, replaced, held) = rest?;
-        tokio::select! {
-            piece = pieces.next() => {
-                let piece = piece?.map_err(io::Error::other);
-                Some((piece, Some((pieces, replaced, held))))
+    let is_ended = body.is_end_stream();
+    let replaced = replaced.cancelled_owned().boxed();
+    let body = ForwardedAnswer { body, is_ended, replaced, _held: held };
+    Response::from_parts(head, AnswerBody::new(body))
+}
+
+/// The body of an answer of the active host.
+struct ForwardedAnswer {
+    body: Incoming,
+    /// Its end has arrived.
+    is_ended: bool,
+    replaced: BoxFuture<'static, ()>,
+    _held: Held,
+}
+
+impl Body for ForwardedAnswer {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        loop {
+            if self.is_ended {
+                return Poll::Ready(None);
             }
-            () = replaced.cancelled() => {
-                let lost = io::Error::other("another host is active now");
-                Some((Err(lost), None))
+            let frame = match Pin::new(&mut self.body).poll_frame(context) {
+                Poll::Ready(Some(frame)) => frame.map_err(io::Error::other),
+                Poll::Ready(None) => Err(io::Error::other("the active host has dropped the call")),
+                Poll::Pending => {
+                    ready!(self.replaced.poll_unpin(context));
+                    Err(io::Error::other("another host is active now"))
+                }
+            };
+            match frame.map(Frame::into_trailers) {
+                Ok(Ok(trailers)) => self.is_ended |= trailers.contains_key(ANSWER_END),
+                Ok(Err(data)) => return Poll::Ready(Some(Ok(data))),
+                Err(error) => return Poll::Ready(Some(Err(error))),
             }
         }
-    });
-    Response::from_parts(head, AnswerBody::from_stream(pieces))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_ended
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 fn remove_headers_of_connection(headers: &mut HeaderMap) {

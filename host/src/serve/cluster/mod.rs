@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow};
 use gristmill_postgres::DatabaseUrl;
 use gristmill_store::{
-    ActiveHost, Candidate, NotTaken, OpenError, Outage, Seen, TakenOver, Vacancy,
+    ActiveHost, Candidate, NotTaken, OpenError, Outage, Seen, TakenOver, Vacancy, read_keys,
 };
 use tokio::runtime::Handle;
 use tracing::{info, warn};
@@ -57,9 +57,23 @@ pub(crate) async fn connect(url: &DatabaseUrl, key_file: &Path) -> anyhow::Resul
 }
 
 /// A host that knows no active host yet.
-/// `links` are the threads of its connections.
-pub(crate) fn standby(candidate: &Candidate, links: Handle) -> Standby {
-    Standby::new(candidate.derived_key(KEY_PURPOSE), links)
+///
+/// `links` are the threads of its connections. Their keys are those of `key_file`, or come from the
+/// key of the database's secrets.
+///
+/// # Errors
+/// When the file cannot be read, or has no keys.
+pub(crate) fn standby(
+    candidate: &Candidate,
+    key_file: Option<&Path>,
+    links: Handle,
+) -> anyhow::Result<Standby> {
+    let keys = match key_file {
+        None => candidate.derived_keys(KEY_PURPOSE),
+        Some(file) => read_keys(file)
+            .with_context(|| format!("cannot use the file of --cluster-key {}", file.display()))?,
+    };
+    Ok(Standby::new(keys, links))
 }
 
 /// A host that has become active.

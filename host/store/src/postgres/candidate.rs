@@ -85,9 +85,10 @@ impl Candidate {
         Ok(Self { url, reader, shard, seal, observation: None })
     }
 
-    /// A key for this purpose, which all hosts of the database have.
-    pub fn derived_key(&self, purpose: &str) -> [u8; 32] {
-        self.seal.derived_key(purpose)
+    /// A key for this purpose from each key in the file, the first one first. All hosts of the
+    /// database have one of them.
+    pub fn derived_keys(&self, purpose: &str) -> Vec<[u8; 32]> {
+        self.seal.derived_keys(purpose)
     }
 
     /// The components in the database, for reading.

@@ -26,7 +26,7 @@ pub(super) type KeyText = [u8; KEY_BYTES];
 ///
 /// # Errors
 /// The system's error, and [`InvalidData`](io::ErrorKind::InvalidData) with the faulty line.
-pub(super) fn read(file: &Path) -> io::Result<Vec<KeyText>> {
+pub fn read(file: &Path) -> io::Result<Vec<KeyText>> {
     let mut text = String::new();
     File::open(file)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
     parse(&text).map_err(|fault| io::Error::new(io::ErrorKind::InvalidData, fault))

@@ -23,6 +23,7 @@ use gristmill_core::job::listing::{Cursor, CursorKey};
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 
+pub use self::key_file::read as read_keys;
 use self::key_file::{KEYS_MAX, KeyText};
 use crate::error::OpenError;
 use crate::sync::Mutex;
@@ -213,12 +214,14 @@ impl Seal {
         }
     }
 
-    /// A key for this purpose, which every holder of the first key can derive.
-    pub(crate) fn derived_key(&self, purpose: &str) -> [u8; 32] {
-        let ring = self.ring();
-        let mac = Hmac::<Sha256>::new_from_slice(&ring.first().text);
-        let mac = mac.expect("HMAC has keys of any length").chain_update(purpose);
-        mac.finalize().into_bytes().into()
+    /// A key for this purpose from each key of the file, which every holder of that one can derive.
+    pub(crate) fn derived_keys(&self, purpose: &str) -> Vec<[u8; 32]> {
+        let derived = |text: KeyText| {
+            let mac = Hmac::<Sha256>::new_from_slice(&text);
+            let mac = mac.expect("HMAC has keys of any length").chain_update(purpose);
+            mac.finalize().into_bytes().into()
+        };
+        self.ring().texts_in_file().into_iter().map(derived).collect()
     }
 
     /// The word for the tables. If it is current, the first key decrypts it; otherwise every key of
