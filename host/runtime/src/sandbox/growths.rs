@@ -220,7 +220,7 @@ impl State {
         takers.map(|(number, _)| *number).collect()
     }
 
-    /// Those that end, until the oldest one has all that is missing for it. It ends itself only if no
+    /// Those that end, until the oldest one has all that is `missing`. It ends itself only if no
     /// other one may.
     fn victims(&self, oldest: u64, mut missing: u64, still: Duration) -> Vec<u64> {
         let is_due = |growth: &Growth| !growth.has_acted || still >= STALL_OF_ACTORS;
