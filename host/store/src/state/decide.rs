@@ -78,11 +78,11 @@ impl Index {
                 job.row.last_claim = claim;
                 job.row.attempt_mut().started_at = Some(now);
             }
-            JobEvent::HostLost { loss, .. } => job.row.losses = job.row.losses.and(loss),
+            JobEvent::HostLost { loss, .. } => job.row.set_losses(job.row.losses().and(loss)),
             JobEvent::RetryRequested => {
                 // A client retries the job: it waits at the end of the queue, and earlier crashes
                 // of the host do not count.
-                job.row.losses = Losses::default();
+                job.row.set_losses(Losses::default());
                 if job.has_movable_ttl() {
                     job.row.ttl_at = job.times.ttl_after_retry(job.row.ttl_at, now);
                 }
@@ -501,8 +501,10 @@ fn lifetime(job: &mut Job) -> &mut Lifetime {
 fn clear_result(job: &mut Job, ended: Option<RequeueCause>, now: Timestamp) {
     let had_result = job.row.chunk_count() > 0 || job.row.result_bytes() > 0;
     let past = ended.map(|end| job.row.past_after(end, job.created_at, now));
+    let losses = job.row.losses();
     job.row.attempt = None;
     job.row.attempt_mut().past = past.unwrap_or_default();
+    job.row.set_losses(losses);
     if let Some(pending) = &mut job.pending {
         pending.change.chunks.clear();
         pending.change.output = None;

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use gristmill_core::billing::usage::{Bill, JobUsage};
 use gristmill_core::id::{EndpointId, JobId, OwnerId};
 use gristmill_core::job::idempotency::Idempotency;
-use gristmill_core::job::loss::Losses;
 use gristmill_core::job::record::StreamPosition;
 use gristmill_core::job::record::{JobCounts, Lease, NewJob, StoreEpoch};
 use gristmill_core::job::state::{Claim, JobEvent, JobStatus};
@@ -634,7 +633,7 @@ impl Index {
             times: JobTimes::new(job.policy.execution_timeout_ms, job.retention, job.policy.ttl_ms),
             row: JobRow {
                 status: Some(JobStatus::InQueue),
-                losses: Losses::default(),
+                crashes: 0,
                 retries: 0,
                 last_claim: Claim::default(),
                 queue_position: self.last_queue_position,

@@ -165,8 +165,8 @@ impl PayloadLocations {
 pub(crate) struct JobRow {
     /// `None` once the job is removed. Together with `last_claim` this is the whole [`JobState`].
     pub(crate) status: Option<JobStatus>,
-    /// Only crashes are written in a data directory, where there are no others.
-    pub(crate) losses: Losses,
+    /// Lost hosts that are crashes; [`losses`](Self::losses) has all.
+    pub(crate) crashes: u8,
     /// Saturates at the greatest number.
     pub(crate) retries: u16,
     pub(crate) last_claim: Claim,
@@ -191,6 +191,9 @@ pub(crate) struct Attempt {
     pub(crate) chunk_count: u64,
     /// Whether it runs on another host than the active one.
     pub(crate) is_elsewhere: bool,
+    /// Lost hosts of this attempt and earlier ones that are no crashes. Here, since few jobs have
+    /// any. The tables of a data directory have none.
+    pub(crate) losses: u8,
     /// Bytes of its chunks and its output.
     pub(crate) result_bytes: u64,
     /// The attempts before it, the usage of all, and whether a caller has shortened the ttl of a
@@ -444,8 +447,8 @@ impl JobRow {
         RowImage {
             state: status_code(self.status),
             claim: self.last_claim.0,
-            crashes: self.losses.crashes,
-            losses: self.losses.others,
+            crashes: self.crashes,
+            losses: self.losses().others,
             retries: self.retries,
             queue_position: self.queue_position,
             ttl_at: self.ttl_at.as_millis(),
@@ -471,6 +474,7 @@ impl JobRow {
                 error: attempt.error.map(str::to_owned),
                 chunk_count: attempt.chunk_count,
                 is_elsewhere: attempt.is_elsewhere,
+                losses: image.losses,
                 result_bytes: image.result_bytes,
                 past: PastAttempts::of(image.past)?,
             })),
@@ -480,7 +484,7 @@ impl JobRow {
         Ok(Self {
             status: Some(status.ok_or_else(|| format!("unknown job state {}", image.state))?),
             last_claim: Claim(image.claim),
-            losses: Losses { crashes: image.crashes, others: image.losses },
+            crashes: image.crashes,
             retries: image.retries,
             queue_position: image.queue_position,
             ttl_at: Timestamp::from_millis(image.ttl_at),
@@ -503,6 +507,19 @@ impl JobRow {
     /// Whether the job's input is kept.
     pub(crate) fn needs_input(&self) -> bool {
         self.status.is_some_and(JobStatus::needs_input)
+    }
+
+    /// How often it has lost its host since a client submitted or retried it.
+    pub(crate) fn losses(&self) -> Losses {
+        let others = self.attempt.as_ref().map_or(0, |attempt| attempt.losses);
+        Losses { crashes: self.crashes, others }
+    }
+
+    pub(crate) fn set_losses(&mut self, Losses { crashes, others }: Losses) {
+        self.crashes = crashes;
+        if self.losses().others != others {
+            self.attempt_mut().losses = others;
+        }
     }
 
     /// The part about the last attempt, for changes.

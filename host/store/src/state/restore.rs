@@ -326,7 +326,7 @@ impl Index {
             .map(|(key, job)| {
                 let is_elsewhere = job.row.attempt.as_ref().is_some_and(|at| at.is_elsewhere);
                 let loss = if is_elsewhere { HostLoss::Unreachable } else { ended };
-                (key, loss, job.row.losses.is_last(loss, bounds))
+                (key, loss, job.row.losses().is_last(loss, bounds))
             })
             .collect();
         for (key, loss, is_last) in running {

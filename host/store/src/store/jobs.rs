@@ -260,7 +260,7 @@ impl JobStore for Store {
     async fn host_lost(&self, lease: Lease, loss: HostLoss) -> FencedAnswer {
         let losses = self
             .shared
-            .change_live(|index, now| index.leased(lease, now).map(|(_, job)| job.row.losses))?;
+            .change_live(|index, now| index.leased(lease, now).map(|(_, job)| job.row.losses()))?;
         let bounds = self.shared.settings.loss_bounds;
         if losses.is_some_and(|losses| losses.is_last(loss, bounds)) {
             // Like any failure it may need room for a webhook.
