@@ -205,7 +205,10 @@ async fn interrupted_jobs_are_requeued_and_fail_after_the_last_crash() {
     assert_eq!(disk.reopen(), expected);
     let record = disk.store().job(&a, id).await.unwrap().unwrap();
     assert_eq!((record.status, record.retries), (JobStatus::Failed, 2));
-    assert_eq!(record.error.as_deref(), Some("the host died while the job ran, 3 times (--max-crashes)"));
+    assert_eq!(
+        record.error.as_deref(),
+        Some("the host died while the job ran, 3 times (--max-crashes)")
+    );
     assert_eq!(record.purge_at, START.plus_millis(50 + RETENTION_ASYNC_MS));
     assert_eq!(record.chunk_count, 2, "what it emitted last stays readable");
     assert_eq!(disk.store().chunks(id, 1, 99, 99).await.unwrap().chunks, [chunk("2")]);
