@@ -69,14 +69,14 @@ impl<A: Answerer> Server<A> {
     }
 
     /// Serves the calls of a connection until the client closes it, it is quiet for too long, or
-    /// `end` fires; then the running calls are completed. With an account, the connection is closed
-    /// at once when the account requires it, unless one of its calls has shown a valid key by then.
+    /// `end` fires; then the running calls are completed. The connection is closed at once when its
+    /// account requires it, unless one of its calls has shown a valid key by then.
     pub async fn serve<IO>(
         &self,
         stream: IO,
         peer: PeerAddress,
         connection_auth: Arc<ConnectionAuth>,
-        account: Option<Arc<Account>>,
+        account: Arc<Account>,
     ) where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -88,8 +88,7 @@ impl<A: Answerer> Server<A> {
         let service = service_fn(|request: Request<_>| {
             let mut call = Call::begin(&activity, request.version());
             let uri = request.uri().clone();
-            let counts = account.as_ref().is_some_and(|account| !account.has_key());
-            let head_bytes = if counts { head_bytes(request.headers()) } else { 0 };
+            let head_bytes = if account.has_key() { 0 } else { head_bytes(request.headers()) };
             let has_too_many_fields = request.headers().len() > FIELDS_MAX;
             let (request, unread) = RequestBody::watch(request, &unread, &client);
             let is_multiplexed = request.version() == Version::HTTP_2;
@@ -105,24 +104,18 @@ impl<A: Answerer> Server<A> {
             let account = account.clone();
             async move {
                 let mut has_room = true;
-                let is_counted = account.is_some();
-                let mut answer = match account {
-                    None => answering.await,
-                    Some(account) => {
-                        match counted(answering, &account, &origin, head_bytes).await {
-                            Ok((answer, charge)) => {
-                                call.charge = charge;
-                                answer
-                            }
-                            Err(NoRoom) => {
-                                // Calls with a key may share the connection of one that shows none.
-                                if !account.has_key() {
-                                    connection_auth.end();
-                                }
-                                has_room = false;
-                                empty(StatusCode::SERVICE_UNAVAILABLE)
-                            }
+                let mut answer = match counted(answering, &account, &origin, head_bytes).await {
+                    Ok((answer, charge)) => {
+                        call.charge = charge;
+                        answer
+                    }
+                    Err(NoRoom) => {
+                        // Calls with a key may share the connection of one that shows none.
+                        if !account.has_key() {
+                            connection_auth.end();
                         }
+                        has_room = false;
+                        empty(StatusCode::SERVICE_UNAVAILABLE)
                     }
                 };
                 let owner = answer.extensions().get::<AnswerOwner>();
@@ -133,7 +126,7 @@ impl<A: Answerer> Server<A> {
                 // Also an answered call, if the client was asked to end the connection before it.
                 let is_refused =
                     answer.status() == StatusCode::TOO_MANY_REQUESTS || connection_auth.is_ending();
-                if is_counted && !call.has_key && is_refused {
+                if !call.has_key && is_refused {
                     match call.count_refusal() {
                         AfterRefusal::GoesOn => {}
                         AfterRefusal::Ends => connection_auth.end(),
@@ -181,23 +174,23 @@ impl<A: Answerer> Server<A> {
                 Ok::<_, Infallible>(answer.map(|body| CountedBody::new(body, call, holding)))
             }
         });
-        let replaced = account.as_ref().map(|account| account.closing.clone()).unwrap_or_default();
         let watched = Watched::new(stream, activity.clone(), account.clone());
         let stream = TokioIo::new(watched);
         let http = http(CallExecutor::new(connection_auth.clone(), account.clone()));
         let mut connection = pin!(http.serve_connection(stream, service));
-        let mut buffers = Buffers::of(account.as_deref());
+        let mut buffers = Buffers::of(&account);
         let mut is_ending = false;
         loop {
             // Awaited with the same deadline for the client's end once the connection is ending.
-            let room = Room { given_up, replaced: &replaced, connection_auth: &connection_auth };
+            let room =
+                Room { given_up, replaced: &account.closing, connection_auth: &connection_auth };
             let interrupt = self.interrupt(&activity, room, is_ending).boxed();
             let interrupt = tokio::select! {
                 biased;
                 outcome = poll_fn(|context| {
-                    let measured = account.as_deref().and_then(Account::begin_poll);
-                    let turn = account.as_deref().map(Account::turn);
-                    let in_turns = || turn.filter(|turn| turn.is_needed());
+                    let measured = account.begin_poll();
+                    let turn = account.turn();
+                    let in_turns = || Some(turn).filter(|turn| turn.is_needed());
                     let before = in_turns().inspect(|turn| turn.end());
                     let outcome = connection.as_mut().poll(context);
                     let time = measured.map(Measured::end);
@@ -211,7 +204,7 @@ impl<A: Answerer> Server<A> {
                         // A call on another thread may have shown a key while the connection asked.
                         None => before.into_iter().for_each(ReadTurn::leave),
                     }
-                    if outcome.is_ready() || account.as_ref().is_none_or(|of| of.has_key()) {
+                    if outcome.is_ready() || account.has_key() {
                         return outcome;
                     }
                     match buffers.count(&activity) {

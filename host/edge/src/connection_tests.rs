@@ -60,7 +60,7 @@ fn served() -> DuplexStream {
     let (account, auth) = (addresses.admit(peer), ConnectionShares::new(16).connection());
     let budget = Arc::new(ResponseBudget::new(Tenancy::default()));
     let server = Server::new(Paths, Duration::from_secs(75), budget, CancellationToken::new());
-    tokio::spawn(async move { server.serve(stream, peer, auth, Some(account)).await });
+    tokio::spawn(async move { server.serve(stream, peer, auth, account).await });
     client
 }
 

@@ -137,7 +137,7 @@ pub async fn serve<A: Answerer>(
         connections.tasks.spawn(async move {
             let closing = account.closing.clone();
             match tls {
-                None => server.serve(stream, peer, connection_auth, Some(account)).await,
+                None => server.serve(stream, peer, connection_auth, account).await,
                 Some(tls) => {
                     let accepted = tokio::select! {
                         accepted = tls.accept(stream, peer) => accepted,
@@ -146,7 +146,7 @@ pub async fn serve<A: Answerer>(
                     };
                     match accepted {
                         Ok(stream) => {
-                            server.serve(stream, peer, connection_auth, Some(account)).await;
+                            server.serve(stream, peer, connection_auth, account).await;
                         }
                         Err(error) => debug!(%error, "a TLS handshake failed: {error}"),
                     }

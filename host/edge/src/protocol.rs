@@ -58,20 +58,17 @@ pub(crate) fn http(executor: CallExecutor) -> Builder<CallExecutor> {
 #[derive(Debug, Clone)]
 pub(crate) struct CallExecutor {
     connection_auth: Arc<ConnectionAuth>,
-    account: Option<Arc<Account>>,
+    account: Arc<Account>,
 }
 
 impl CallExecutor {
-    pub(crate) fn new(connection_auth: Arc<ConnectionAuth>, account: Option<Arc<Account>>) -> Self {
+    pub(crate) fn new(connection_auth: Arc<ConnectionAuth>, account: Arc<Account>) -> Self {
         Self { connection_auth, account }
     }
 
     /// Starts a call, whose time counts for the connection's owner.
     fn spawn(&self, call: impl Future<Output = ()> + Send + 'static) {
-        let Some(account) = self.account.clone() else {
-            tokio::spawn(call);
-            return;
-        };
+        let account = self.account.clone();
         tokio::spawn(async move {
             let mut call = pin!(call);
             poll_fn(|context| {

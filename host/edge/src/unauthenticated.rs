@@ -76,23 +76,23 @@ pub(super) fn head_bytes(fields: &HeaderMap) -> usize {
 /// The buffers of a connection that has shown no key. They are counted after HTTP has begun all
 /// calls that have arrived, so that the heads of these are not a part of them.
 pub(super) struct Buffers<'a> {
-    account: Option<&'a Account>,
+    account: &'a Account,
     /// The incomplete head and the rest.
     counted: (usize, usize),
 }
 
 impl<'a> Buffers<'a> {
-    pub(super) fn of(account: Option<&'a Account>) -> Self {
+    pub(super) fn of(account: &'a Account) -> Self {
         Self { account, counted: (0, CONNECTION_BYTES) }
     }
 
     pub(super) fn count(&mut self, activity: &Mutex<Activity>) -> Result<(), NoRoom> {
-        let Some(account) = self.account.filter(|account| !account.has_key()) else {
+        if self.account.has_key() {
             return Ok(());
-        };
+        }
         let memory = activity.lock().memory();
         if memory != self.counted {
-            account.set_buffers(memory.0, memory.1)?;
+            self.account.set_buffers(memory.0, memory.1)?;
             self.counted = memory;
         }
         Ok(())

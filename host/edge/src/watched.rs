@@ -23,18 +23,14 @@ pub(super) struct Watched<IO> {
     stream: IO,
     activity: Arc<Mutex<Activity>>,
     client: Arc<ClientSide>,
-    account: Option<Arc<Account>>,
+    account: Arc<Account>,
     /// A read has found the end of the client's data.
     has_ended: bool,
     linger: Option<Linger>,
 }
 
 impl<IO> Watched<IO> {
-    pub(super) fn new(
-        stream: IO,
-        activity: Arc<Mutex<Activity>>,
-        account: Option<Arc<Account>>,
-    ) -> Self {
+    pub(super) fn new(stream: IO, activity: Arc<Mutex<Activity>>, account: Arc<Account>) -> Self {
         let client = activity.lock().client.clone();
         Self { stream, activity, client, account, has_ended: false, linger: None }
     }
@@ -48,7 +44,7 @@ impl<IO: AsyncRead + Unpin> Watched<IO> {
         into: &mut ReadBuf<'_>,
         turn_bytes: Option<usize>,
     ) -> Poll<io::Result<()>> {
-        let (Some(turn_bytes), Some(account)) = (turn_bytes, &self.account) else {
+        let Some(turn_bytes) = turn_bytes else {
             return Pin::new(&mut self.stream).poll_read(context, into);
         };
         let bytes = into.remaining().min(turn_bytes);
@@ -56,16 +52,14 @@ impl<IO: AsyncRead + Unpin> Watched<IO> {
         let read = Pin::new(&mut self.stream).poll_read(context, &mut part);
         let bytes = part.filled().len();
         into.advance(bytes);
-        account.turn().read(bytes);
+        self.account.turn().read(bytes);
         read
     }
 }
 
 impl<IO> Drop for Watched<IO> {
     fn drop(&mut self) {
-        if let Some(account) = &self.account {
-            account.turn().leave();
-        }
+        self.account.turn().leave();
     }
 }
 
@@ -75,13 +69,13 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let turn = self.account.as_deref().map(Account::turn);
-        let turn_bytes = match turn.filter(|turn| turn.is_needed()) {
-            Some(turn) => {
+        let turn = self.account.turn();
+        let turn_bytes = match turn.is_needed() {
+            true => {
                 let calls = self.activity.lock().calls_begun();
                 Some(ready!(turn.poll_begin(calls, context)))
             }
-            None => None,
+            false => None,
         };
         let before = into.filled().len();
         let read = match self.has_ended {
@@ -134,8 +128,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<IO> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        if let (Poll::Ready(Ok(())), Some(account)) = (&flushed, &self.account) {
-            account.flushed();
+        if let Poll::Ready(Ok(())) = &flushed {
+            self.account.flushed();
         }
         flushed
     }
@@ -180,7 +174,7 @@ mod tests {
         let account = Addresses::new(bound, all).admit(PeerAddress([192, 0, 2, 1].into()));
         let sent = vec![b'x'; FIRST_TURN_BYTES + 3 * TURN_BYTES + 2 * LARGE];
         let activity = Arc::new(Mutex::new(Activity::new()));
-        let mut stream = Watched::new(&sent[..], activity, Some(account.clone()));
+        let mut stream = Watched::new(&sent[..], activity, account.clone());
         let wakes = Arc::new(Wakes::default());
         let waker = Waker::from(wakes.clone());
         let mut read = || {
