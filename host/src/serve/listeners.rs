@@ -91,7 +91,7 @@ impl Listeners {
         };
         let hosts = match settings.cluster_listen {
             Some(at) => {
-                // Its threads are told of connections then.
+                // Its connections arrive on these threads then.
                 let _links = links.enter();
                 Some(bind(at, "--cluster-listen")?)
             }
@@ -125,9 +125,8 @@ impl Listeners {
     pub(super) fn serve(self, fronts: &Fronts, process: &Process<'_>) -> Running {
         let open_files_max = process.open_files_max;
         let (response_budget, stop) = (process.response_budget.clone(), process.stop.clone());
-        let of_links =
-            process.settings.database.as_ref().map(|_| LinkFiles::within(open_files_max));
-        let taken = of_links.map_or(0, |files| files.connections_max);
+        let has_links = process.settings.database.is_some();
+        let taken = if has_links { LinkFiles::within(open_files_max).connections_max } else { 0 };
         let limits = process.settings.connections().within(open_files_max, taken);
         if let Some(listener) = self.collectors {
             // It serves until the process ends, so that a collector sees the host stop.
