@@ -35,9 +35,9 @@ struct Kept {
 impl Unconfirmed {
     /// The bytes that a report takes here.
     pub(super) fn bytes_of(report: &Report) -> usize {
+        let number = FromRunner { report: None, number: u64::MAX };
         // Short frames are padded, and may wait for the connection too.
-        let message = FromRunner { report: Some(report.clone()), number: u64::MAX };
-        message.encoded_len().max(FRAME_BYTES_MIN)
+        (report.encoded_len() + number.encoded_len()).max(FRAME_BYTES_MIN)
     }
 
     /// Keeps a report, and returns the message that sends it.
