@@ -19,6 +19,10 @@ const CONNECTION_WINDOW: u32 = 64 << 20;
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 const PING_TIME_MAX: Duration = Duration::from_secs(4);
 
+/// Longest time between the end of an attempt's request and that of its connection, if both have
+/// the same cause. The connection is lost some seconds after its last packet.
+pub(crate) const NOTICED_WITHIN: Duration = Duration::from_secs(1);
+
 /// Most attempts of one connection.
 pub(crate) const ATTEMPTS_MAX: u32 = 1 << 16;
 

@@ -353,6 +353,13 @@ pub struct AttemptReport {
     pub usage: Usage,
 }
 
+/// Of an attempt without usage: its handler was not called, or nothing is known of it.
+impl From<AttemptEnd> for AttemptReport {
+    fn from(end: AttemptEnd) -> Self {
+        Self { end, usage: Usage::default() }
+    }
+}
+
 /// How an attempt ended.
 #[derive(Debug, Clone)]
 pub enum AttemptEnd {

@@ -26,7 +26,7 @@ use gristmill_core::job::record::{Chunk, JobRecord, NewJob, RequeueCause};
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun, FailureReason, Reservation,
-    Runtime, RuntimeLoad, Usage,
+    Runtime, RuntimeLoad,
 };
 use gristmill_core::sharing::shares::Level;
 use gristmill_core::signals::Signals;
@@ -168,7 +168,7 @@ impl Runtime for ScriptedRuntime {
             }
         };
         self.running.fetch_sub(1, Ordering::SeqCst);
-        AttemptReport { end, usage: Usage::default() }
+        end.into()
     }
 }
 

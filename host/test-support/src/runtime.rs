@@ -7,7 +7,6 @@ use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::id::EndpointId;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun, Reservation, Runtime, RuntimeLoad,
-    Usage,
 };
 use gristmill_core::sharing::shares::Level;
 
@@ -37,6 +36,6 @@ impl Runtime for NoRuntime {
 
     /// Never called, since there are no reservations.
     async fn perform(&self, _: Reservation, _: Attempt, _: Arc<dyn AttemptSink>) -> AttemptReport {
-        AttemptReport { end: AttemptEnd::Stopped, usage: Usage::default() }
+        AttemptEnd::Stopped.into()
     }
 }

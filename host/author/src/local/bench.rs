@@ -14,7 +14,7 @@ use gristmill_core::deploy::input_checks::InputChecks;
 use gristmill_core::job::payload::Json;
 use gristmill_core::metrics::failure_reason::FailureReason;
 use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptKey, AttemptReport, AttemptSink, Runtime as _, Usage,
+    Attempt, AttemptEnd, AttemptKey, AttemptReport, AttemptSink, Runtime as _,
 };
 use gristmill_core::sharing::shares::Level;
 use gristmill_runtime::{MemoryRecords, RuntimeSettings, WasmtimeRuntime};
@@ -117,13 +117,12 @@ impl Bench {
         let deployment = deployment::with_env(&self.deployment, job.env);
         if let Err(refused) = self.checks.check(&deployment, &job.input).await {
             let (reason, error) = (FailureReason::InvalidInput, refused.to_string());
-            let end = AttemptEnd::Failed { reason, error };
-            return AttemptReport { end, usage: Usage::default() };
+            return AttemptEnd::Failed { reason, error }.into();
         }
         let reservation = tokio::select! {
             biased;
             () = stop.cancelled() => {
-                return AttemptReport { end: AttemptEnd::Stopped, usage: Usage::default() };
+                return AttemptEnd::Stopped.into();
             }
             reservation = self.runtime.reserve(&deployment, Level::CLIENT) => reservation,
         };

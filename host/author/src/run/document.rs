@@ -93,7 +93,7 @@ fn raw(json: &Json) -> Option<Box<RawValue>> {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::runtime::{FailureReason, Usage};
+    use gristmill_core::runtime::FailureReason;
 
     use super::*;
 
@@ -113,7 +113,7 @@ mod tests {
         ];
         let chunks = [Chunk { output: Json::from_value(&1), metrics: None, part: None }];
         for (end, expected) in ends {
-            let report = AttemptReport { end, usage: Usage::default() };
+            let report = end.into();
             let document = RunDocument::new(&report, &chunks, &[], Duration::from_millis(5));
             let text = serde_json::to_string(&document).unwrap();
             assert!(text.contains(expected), "{text}");

@@ -20,7 +20,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use gristmill_core::job::handler_call::CallError;
 use gristmill_core::job::loss::HostLoss;
-use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptReport, AttemptSink, Usage};
+use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptReport, AttemptSink};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
@@ -30,13 +30,10 @@ use super::request::{Lost, Request};
 use super::runners::Runners;
 use crate::convert::{self, Unusable};
 use crate::messages::{Answer, Answered, Call, FromRunner, Order, Report, Resume, Stop};
+use crate::transport::NOTICED_WITHIN;
 
 /// Time after a deadline, or a stop, in which the runner ends the attempt and reports its usage.
 const END_TIME_MAX: Duration = Duration::from_secs(3);
-
-/// Longest time between the end of an attempt's request and that of its connection, if both have
-/// the same cause. The connection is lost some seconds after its last packet.
-const NOTICED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Runs an attempt in the sandbox of a runner.
 pub(crate) async fn perform(
@@ -64,13 +61,13 @@ pub(crate) async fn perform(
                 match &place {
                     Place::On(request) if request.is_open() => request.send(Order::Stop(Stop {})),
                     // The runner ends it when it offers it, or with its time.
-                    _ => return ended(AttemptEnd::Stopped),
+                    _ => return AttemptEnd::Stopped.into(),
                 }
                 continue;
             }
             () = sleep_until(until) => {
                 let end = if is_stopped { AttemptEnd::Stopped } else { AttemptEnd::DeadlineReached };
-                return ended(end);
+                return end.into();
             }
             Some(found) = listed.found.recv() => {
                 match found {
@@ -84,8 +81,8 @@ pub(crate) async fn perform(
                         }
                         place = Place::On(Box::new(request));
                     }
-                    Found::Absent => return ended(lost(is_stopped, HostLoss::Unreachable)),
-                    Found::Ended => return ended(lost(is_stopped, HostLoss::Crash)),
+                    Found::Absent => return lost(is_stopped, HostLoss::Unreachable),
+                    Found::Ended => return lost(is_stopped, HostLoss::Crash),
                 }
                 continue;
             }
@@ -111,18 +108,18 @@ pub(crate) async fn perform(
         };
         let request = match &mut place {
             Place::On(request) => request,
-            Place::Nowhere { link, .. } => return ended(lost(is_stopped, link.loss())),
+            Place::Nowhere { link, .. } => return lost(is_stopped, link.loss()),
         };
         let FromRunner { report, number } = match received {
             Ok(message) => message,
             Err(Lost::NotBegun(reason)) => {
                 debug!("the host {} takes no more attempts: {reason}", request.link().name());
                 request.link().close();
-                return ended(AttemptEnd::Stopped);
+                return AttemptEnd::Stopped.into();
             }
             Err(Lost::Connection(reason)) => {
                 if is_stopped {
-                    return ended(AttemptEnd::Stopped);
+                    return AttemptEnd::Stopped.into();
                 }
                 debug!("an attempt on the host {} waits for it: {reason}", request.link().name());
                 let link = request.link().clone();
@@ -139,10 +136,10 @@ pub(crate) async fn perform(
             Ok(Taken::Repeated(answer)) => request.send(Order::Answer(answer)),
             Ok(Taken::NotBegun) => {
                 let Some(deployment) = request.started().filter(|_| begun.received == 0) else {
-                    return ended(lost(is_stopped, HostLoss::Unreachable));
+                    return lost(is_stopped, HostLoss::Unreachable);
                 };
                 request.link().forget(deployment);
-                return ended(AttemptEnd::Stopped);
+                return AttemptEnd::Stopped.into();
             }
             Ok(Taken::Ended(report)) => {
                 let link = request.link();
@@ -162,15 +159,16 @@ pub(crate) async fn perform(
                 let link = request.link();
                 warn!("the host {} runs no more jobs for this one: {error}", link.name());
                 link.close();
-                return ended(AttemptEnd::HostLost(HostLoss::Unreachable));
+                return AttemptEnd::HostLost(HostLoss::Unreachable).into();
             }
         }
     }
 }
 
 /// The end of an attempt that its runner does not have any more.
-fn lost(is_stopped: bool, loss: HostLoss) -> AttemptEnd {
-    if is_stopped { AttemptEnd::Stopped } else { AttemptEnd::HostLost(loss) }
+fn lost(is_stopped: bool, loss: HostLoss) -> AttemptReport {
+    let end = if is_stopped { AttemptEnd::Stopped } else { AttemptEnd::HostLost(loss) };
+    end.into()
 }
 
 /// Where an attempt is.
@@ -323,8 +321,4 @@ async fn answer_call(sink: Arc<dyn AttemptSink>, call: Call) -> Answer {
         (Err(error), _) => Err(error),
     };
     convert::answer(number, answered)
-}
-
-fn ended(end: AttemptEnd) -> AttemptReport {
-    AttemptReport { end, usage: Usage::default() }
 }

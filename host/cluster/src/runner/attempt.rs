@@ -8,7 +8,7 @@ use gristmill_core::sharing::shares::Level;
 use hyper::body::Incoming;
 use tracing::debug;
 
-use super::attempts::{Begun, Known, ended};
+use super::attempts::{Begun, Known};
 use super::connection::Connection;
 use crate::convert;
 use crate::frames::{FrameReader, FrameSender};
@@ -67,7 +67,7 @@ fn begin(connection: &Connection, start: Start, reports: &FrameSender) -> Option
         }
         Err(error) => {
             let (reason, error) = (FailureReason::Host, error.to_string());
-            let end = convert::end(ended(AttemptEnd::Failed { reason, error }));
+            let end = convert::end(AttemptEnd::Failed { reason, error }.into());
             let _ = reports.send(&message(Report::End(end)));
             None
         }

@@ -12,17 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gristmill_core::deploy::endpoint::Deployment;
-use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptKey, AttemptReport, Runtime, Usage};
+use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptKey, AttemptReport, Runtime};
 use gristmill_core::sharing::shares::Level;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::sink::{KeptBytes, ReportSink};
 use crate::convert;
-
-/// Longest time between the end of an attempt's request and that of its connection, if both have
-/// the same cause.
-const NOTICED_WITHIN: Duration = Duration::from_secs(1);
+use crate::transport::NOTICED_WITHIN;
 
 /// The attempts of this host.
 #[derive(Debug)]
@@ -139,14 +136,10 @@ async fn perform(begun: Begun, sink: Arc<ReportSink>) -> AttemptReport {
     let Begun { runtime, deployment, level, attempt } = begun;
     let reservation = tokio::select! {
         reservation = runtime.reserve(&deployment, level) => reservation,
-        () = attempt.stop.cancelled() => return ended(AttemptEnd::Stopped),
+        () = attempt.stop.cancelled() => return AttemptEnd::Stopped.into(),
         () = tokio::time::sleep_until(attempt.deadline.into()) => {
-            return ended(AttemptEnd::DeadlineReached);
+            return AttemptEnd::DeadlineReached.into();
         }
     };
     runtime.perform(reservation, attempt, sink).await
-}
-
-pub(super) fn ended(end: AttemptEnd) -> AttemptReport {
-    AttemptReport { end, usage: Usage::default() }
 }

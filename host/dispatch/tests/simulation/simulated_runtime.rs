@@ -11,7 +11,7 @@ use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun, FailureReason, Reservation,
-    Runtime, RuntimeLoad, SinkClosed, Usage,
+    Runtime, RuntimeLoad, SinkClosed,
 };
 use gristmill_core::sharing::shares::Level;
 use parking_lot::Mutex;
@@ -155,7 +155,7 @@ impl Runtime for SimulatedRuntime {
             attempt.number
         ));
         self.running.lock().remove(&attempt.key.job);
-        AttemptReport { end, usage: Usage::default() }
+        end.into()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use gristmill_core::job::payload::Json;
 use gristmill_core::limits::{ERROR_BYTES_MAX, OUTPUT_BYTES_MAX};
-use gristmill_core::runtime::{AttemptEnd, AttemptReport, FailureReason, Usage};
+use gristmill_core::runtime::{AttemptEnd, AttemptReport, FailureReason};
 use wasmtime::component::ResourceTableError;
 use wasmtime::{PoolConcurrencyLimitError, Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
@@ -37,12 +37,11 @@ pub(crate) trait ReportExt {
 
 impl ReportExt for AttemptReport {
     fn failed(error: String) -> Self {
-        let end = AttemptEnd::Failed { reason: FailureReason::Host, error };
-        Self { end, usage: Usage::default() }
+        AttemptEnd::Failed { reason: FailureReason::Host, error }.into()
     }
 
     fn halted(halt: Halt) -> Self {
-        Self { end: halted(halt), usage: Usage::default() }
+        halted(halt).into()
     }
 }
 
