@@ -1,5 +1,6 @@
 //! Conversion between the messages and the types of the host. Input from another host is checked.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,8 +23,8 @@ use gristmill_core::trace::{TraceContext, TraceState};
 use tokio_util::sync::CancellationToken;
 
 use crate::messages::{
-    Answer, Answered, AttemptName, Call, ChunkMessage, Chunks, End, Failure, How, LogLine, Prepare,
-    Refusal, RefusalKind, Requested, Start, Stop, UsageMessage,
+    Answer, Answered, AttemptName, Call, ChunkMessage, Chunks, End, Failure, How, KeptAttempt,
+    LogLine, Prepare, Refusal, RefusalKind, Requested, Start, Stop, UsageMessage,
 };
 
 /// A message that this host cannot use.
@@ -108,10 +109,29 @@ pub(crate) fn attempt_keys(names: &[AttemptName]) -> Vec<AttemptKey> {
     names.iter().filter_map(|name| attempt_key(name.clone()).ok()).collect()
 }
 
+pub(crate) fn kept_attempt(key: &AttemptKey, deadline: Instant) -> KeptAttempt {
+    KeptAttempt { attempt: Some(attempt_name(key)), remaining_ms: millis_until(deadline) }
+}
+
+/// The keys of these attempts with their deadlines. Those that no store can have given are left
+/// out.
+pub(crate) fn kept_attempts(kept: &[KeptAttempt]) -> HashMap<AttemptKey, Instant> {
+    let now = Instant::now();
+    let read = |one: &KeptAttempt| {
+        let key = attempt_key(one.attempt.clone()?).ok()?;
+        Some((key, now.checked_add(Duration::from_millis(one.remaining_ms))?))
+    };
+    kept.iter().filter_map(read).collect()
+}
+
+fn millis_until(deadline: Instant) -> u64 {
+    let remaining = deadline.saturating_duration_since(Instant::now());
+    u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// The first message of an attempt.
 pub(crate) fn start(deployment: u64, attempt: &Attempt, level: Level, tenancy: &Tenancy) -> Start {
     let Attempt { key, number, input, s3_config, trace, timeout_ms, deadline, .. } = attempt;
-    let remaining = deadline.saturating_duration_since(Instant::now());
     let state = trace.as_ref().and_then(|trace| trace.state.as_str()).unwrap_or_default();
     Start {
         deployment,
@@ -122,7 +142,7 @@ pub(crate) fn start(deployment: u64, attempt: &Attempt, level: Level, tenancy: &
         trace: trace.as_ref().map(|of| Bytes::copy_from_slice(&of.to_bytes())).unwrap_or_default(),
         trace_state: state.to_owned(),
         timeout_ms: *timeout_ms,
-        remaining_ms: u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX),
+        remaining_ms: millis_until(*deadline),
         level: level.get().into(),
         several_owners: tenancy.has_several_owners(),
         several_endpoints: tenancy.has_several_endpoints(&attempt.deployment.endpoint.owner),
@@ -166,7 +186,7 @@ pub(crate) fn chunks(chunks: Vec<Chunk>) -> Chunks {
         part: part.map_or(0, |part: Part| part.index),
         parts: part.map_or(0, |part: Part| part.count),
     };
-    Chunks { chunks: chunks.into_iter().map(message).collect() }
+    Chunks { chunks: chunks.into_iter().map(message).collect(), first: 0 }
 }
 
 pub(crate) fn chunks_of(message: Chunks) -> Result<Vec<Chunk>, Unusable> {
@@ -206,14 +226,16 @@ pub(crate) fn request_end(Requested { end, took_us }: &Requested) -> (RequestEnd
 }
 
 pub(crate) fn call(number: u64, call: HandlerCall, waits: bool) -> Call {
-    let HandlerCall { endpoint, input, idempotency_key } = call;
-    Call { number, endpoint, input: input.as_bytes().clone(), idempotency_key, waits }
+    let HandlerCall { endpoint, input, idempotency_key, job } = call;
+    let (input, job) = (input.as_bytes().clone(), job.map(|id| id.to_string()).unwrap_or_default());
+    Call { number, endpoint, input, idempotency_key, waits, job }
 }
 
 /// The call of a handler; its input is checked as that of any call.
 pub(crate) fn handler_call(message: Call) -> Result<HandlerCall, Unusable> {
-    let Call { endpoint, input, idempotency_key, .. } = message;
-    Ok(HandlerCall { endpoint, input: value(input, "input of a call")?, idempotency_key })
+    let Call { endpoint, input, idempotency_key, job, .. } = message;
+    let input = value(input, "input of a call")?;
+    Ok(HandlerCall { endpoint, input, idempotency_key, job: job.parse().ok() })
 }
 
 pub(crate) fn answer(call: u64, answered: Result<Answered, CallError>) -> Answer {
@@ -267,8 +289,8 @@ pub(crate) fn end(report: AttemptReport) -> End {
         }
         AttemptEnd::DeadlineReached => How::DeadlineReached(Stop {}),
         AttemptEnd::NoMemory => How::NoMemory(Stop {}),
-        // A runner does not lose the attempts that it runs itself.
-        AttemptEnd::Stopped | AttemptEnd::HostLost(_) => How::Stopped(Stop {}),
+        // A runner neither loses nor leaves the attempts that it runs itself.
+        AttemptEnd::Stopped | AttemptEnd::HostLost(_) | AttemptEnd::Left => How::Stopped(Stop {}),
     };
     let Usage {
         instantiate_us,

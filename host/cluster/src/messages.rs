@@ -8,7 +8,7 @@ use prost::{Message, Oneof};
 
 /// The version of the protocol that this program speaks. Hosts with different versions do not run
 /// each other's attempts; calls are forwarded between them nevertheless.
-pub(crate) const PROTOCOL: u32 = 2;
+pub(crate) const PROTOCOL: u32 = 3;
 
 /// The first message of the active host.
 #[derive(Clone, PartialEq, Message)]
@@ -46,7 +46,17 @@ pub(crate) struct Offer {
     pub(crate) directory: u64,
     /// The attempts that it has kept since the last connection was lost.
     #[prost(message, repeated, tag = "8")]
-    pub(crate) attempts: Vec<AttemptName>,
+    pub(crate) attempts: Vec<KeptAttempt>,
+}
+
+/// An attempt that goes on.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct KeptAttempt {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) attempt: Option<AttemptName>,
+    /// Milliseconds until it is stopped.
+    #[prost(uint64, tag = "2")]
+    pub(crate) remaining_ms: u64,
 }
 
 /// Names an attempt.
@@ -95,7 +105,7 @@ pub(crate) struct Retire {
 /// A message of the active host during an attempt.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ToRunner {
-    #[prost(oneof = "Order", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "Order", tags = "1, 2, 3, 4, 5, 6")]
     pub(crate) order: Option<Order>,
 }
 
@@ -115,6 +125,9 @@ pub(crate) enum Order {
     /// The number of a report: the runner need not keep it any more, nor those before it.
     #[prost(uint64, tag = "5")]
     Taken(u64),
+    /// The active host is about to end: the attempt is for the next one. The last message.
+    #[prost(message, tag = "6")]
+    Leave(Stop),
 }
 
 /// Goes on with an attempt.
@@ -262,6 +275,9 @@ pub(crate) struct Requested {
 pub(crate) struct Chunks {
     #[prost(message, repeated, tag = "1")]
     pub(crate) chunks: Vec<ChunkMessage>,
+    /// Chunks of the attempt before these.
+    #[prost(uint64, tag = "2")]
+    pub(crate) first: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -302,6 +318,10 @@ pub(crate) struct Call {
     /// Whether the handler waits for the output.
     #[prost(bool, tag = "5")]
     pub(crate) waits: bool,
+    /// The id of the job: when the call is sent again, it is the same job. Empty when the handler
+    /// may call none.
+    #[prost(string, tag = "6")]
+    pub(crate) job: String,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -131,6 +131,12 @@ impl JobId {
         Self { uuid: Uuid::now_v7(), shard, submission }
     }
 
+    /// A new id for a job that the handler of this one submits; `None` at the greatest depth.
+    pub fn of_call(self) -> Option<Self> {
+        let depth = CallDepth::below(self.submission)?;
+        Some(Self::generate(SubmissionKind::Handler(depth), self.shard))
+    }
+
     /// How the job was submitted.
     pub fn submission(self) -> SubmissionKind {
         self.submission

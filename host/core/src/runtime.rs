@@ -23,7 +23,7 @@ use crate::id::{
 use crate::job::handler_call::{CallError, HandlerCall};
 use crate::job::loss::HostLoss;
 use crate::job::payload::Json;
-use crate::job::record::{Chunk, S3Config};
+use crate::job::record::{Chunk, HostProcess, LeftAttempt, S3Config};
 use crate::job::state::Claim;
 use crate::limits::UPLOADS_WAITING_MAX;
 use crate::metrics::endpoint::RequestEnd;
@@ -55,6 +55,16 @@ pub trait Runtime: Send + Sync + std::fmt::Debug {
     /// Waits for room for one attempt at this level. Owners that wait take turns, then their
     /// endpoints. Dropping the future ends the wait.
     async fn reserve(&self, deployment: &Arc<Deployment>, level: Level) -> Reservation;
+
+    /// The room of an attempt that another host has had since before this host was active: that
+    /// host may go on with it from now on. `None` if no other host runs attempts for this one.
+    fn expect(&self, _deployment: &Arc<Deployment>, _left: &LeftAttempt) -> Option<Reservation> {
+        None
+    }
+
+    /// This host is about to end. [`perform`](Self::perform) returns [`AttemptEnd::Left`] for the
+    /// attempts of other hosts from now on.
+    fn leave(&self) {}
 
     /// Ends the idle instances of an endpoint, unless they belong to its `current` deployment, by
     /// identity. `None`: the endpoint was deleted.
@@ -111,23 +121,23 @@ impl From<String> for CannotRun {
 /// can run. Its content is known only to its runtime. Dropping it returns the room.
 pub struct Reservation {
     room: Box<dyn Any + Send>,
-    is_elsewhere: bool,
+    host: Option<HostProcess>,
 }
 
 impl Reservation {
     /// Wraps a value that returns the room when it is dropped.
     pub fn new(room: impl Any + Send) -> Self {
-        Self { room: Box::new(room), is_elsewhere: false }
+        Self { room: Box::new(room), host: None }
     }
 
     /// The same for room on another host.
-    pub fn elsewhere(room: impl Any + Send) -> Self {
-        Self { room: Box::new(room), is_elsewhere: true }
+    pub fn on(host: HostProcess, room: impl Any + Send) -> Self {
+        Self { room: Box::new(room), host: Some(host) }
     }
 
-    /// Whether the room is on another host.
-    pub fn is_elsewhere(&self) -> bool {
-        self.is_elsewhere
+    /// The other host that has the room.
+    pub fn host(&self) -> Option<HostProcess> {
+        self.host
     }
 
     /// The room, for the runtime that made it.
@@ -135,8 +145,8 @@ impl Reservation {
     /// # Errors
     /// The reservation, when it was made by another runtime.
     pub fn downcast<T: Any>(self) -> Result<Box<T>, Self> {
-        let Self { room, is_elsewhere } = self;
-        room.downcast().map_err(|room| Self { room, is_elsewhere })
+        let Self { room, host } = self;
+        room.downcast().map_err(|room| Self { room, host })
     }
 }
 
@@ -253,6 +263,23 @@ pub trait AttemptSink: Send + Sync {
 
     /// The host that the handler runs on; `None` if it runs without one.
     fn host(&self) -> Option<&dyn HandlerHost>;
+
+    /// Resolves when everything that was received so far is on disk, as far as it is kept there.
+    ///
+    /// # Errors
+    /// [`SinkClosed`] when it may be lost.
+    async fn stored(&self) -> Result<(), SinkClosed> {
+        Ok(())
+    }
+
+    /// Resolves when the end of the attempt is on disk, if it is kept there. May be called before
+    /// the attempt is reported.
+    ///
+    /// # Errors
+    /// [`SinkClosed`] when it may be lost.
+    async fn end_stored(&self) -> Result<(), SinkClosed> {
+        Ok(())
+    }
 }
 
 /// The parts of a host that a handler reaches.
@@ -380,6 +407,8 @@ pub enum AttemptEnd {
     NoMemory,
     /// The host that ran the attempt is lost.
     HostLost(HostLoss),
+    /// The attempt goes on at another host, and this one [ends](Runtime::leave).
+    Left,
 }
 
 /// The usage of an attempt.

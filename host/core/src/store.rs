@@ -10,8 +10,8 @@ use crate::job::listing::{Cursor, JobPage, JobQuery};
 use crate::job::loss::HostLoss;
 use crate::job::payload::Json;
 use crate::job::record::{
-    CallStep, Chunk, ChunkPage, ClaimedJob, CompletedJob, Demand, JobCounts, JobRecord, Lease,
-    NewJob, Outcome, StreamPosition,
+    CallStep, Chunk, ChunkPage, ClaimedJob, CompletedJob, Demand, HostProcess, JobCounts,
+    JobRecord, Lease, LeftAttempt, NewJob, Outcome, StreamPosition,
 };
 use crate::job::retention::HistoryMax;
 use crate::job::state::{JobStatus, ReleaseCause};
@@ -132,10 +132,17 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// [`finish_deferred`](Self::finish_deferred).
     async fn host_lost(&self, lease: Lease, loss: HostLoss) -> Result<Fenced, StoreError>;
 
-    /// Notes that the attempt runs on another host than this one, before it begins there: when this
-    /// host ends, that is no [crash](HostLoss::Crash) of the job. Written with the claim, or soon
-    /// after it.
-    async fn note_elsewhere(&self, lease: Lease) -> Result<Fenced, StoreError>;
+    /// Notes the process of another host that runs the attempt, before it begins there: the attempt
+    /// [outlives](Self::left_attempts) this host. Written with the claim, or soon after it.
+    async fn note_host(&self, lease: Lease, host: HostProcess) -> Result<Fenced, StoreError>;
+
+    /// The attempts that other hosts have had since before this store was opened. Their jobs are
+    /// running until somebody ends the attempts: the caller awaits the hosts, or
+    /// [gives them up](Self::host_lost).
+    fn left_attempts(&self) -> Result<Vec<LeftAttempt>, StoreError>;
+
+    /// Waits until all earlier changes of the job are on disk.
+    async fn durable(&self, id: JobId) -> Result<(), StoreError>;
 
     /// Cancels a waiting or running job; a job that has ended keeps its status, which is returned.
     async fn cancel(

@@ -2,50 +2,34 @@
 //! result and the usage.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use gristmill_core::billing::usage::{Bill, Metered};
 use gristmill_core::deploy::endpoint::Deployment;
-use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::incarnation::EndpointIncarnation;
-use gristmill_core::job::handler_call::{CallError, HandlerCall};
+use gristmill_core::id::{EndpointId, OwnerId, WorkerId};
 use gristmill_core::job::loss::HostLoss;
 use gristmill_core::job::payload::Json;
-use gristmill_core::job::record::{Chunk, ClaimedJob, Lease, Outcome};
+use gristmill_core::job::record::{ClaimedJob, Lease, LeftAttempt, Outcome, S3Config};
 use gristmill_core::job::state::ReleaseCause;
 use gristmill_core::jobs::handler_calls::Caller;
 use gristmill_core::limits::ERROR_BYTES_MAX;
-use gristmill_core::metrics::endpoint::{AttemptValues, FinishedAs, RequestEnd};
-use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptKey, AttemptReport, AttemptSink, HandlerHost, LogLevel,
-    Reservation, SinkClosed, StackCall, Usage,
-};
+use gristmill_core::metrics::endpoint::{AttemptValues, FinishedAs};
+use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptKey, AttemptReport, Reservation, Usage};
 use gristmill_core::signals::event_notice::JobEventNotice;
 use gristmill_core::store::{Fenced, StoreError};
-use gristmill_core::trace::TraceId;
-use parking_lot::Mutex;
-use tokio::sync::Notify;
+use gristmill_core::time::Timestamp;
+use gristmill_core::trace::TraceContext;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use crate::attempt_sink::{Place, Sink};
 use crate::attempt_spans::{AttemptSpans, EndedAttempt};
 use crate::shared::Shared;
 
 /// The deadline of an attempt and the ttl of its job are on different clocks, which may differ by
 /// this much although neither was set.
 const TTL_SLACK_MS: u64 = 1_000;
-
-/// The place of the attempt's worker among the `workersMax` of its endpoint.
-pub(crate) trait Place: Send + Sync + 'static {
-    /// Lends the place to a job that a call waits for.
-    fn lend(&self);
-
-    /// Waits until the worker has a place again.
-    fn take_again(&self) -> impl Future<Output = ()> + Send;
-}
 
 /// Runs one claimed job to its end, with the sandbox that was reserved before the claim.
 pub(crate) async fn run(
@@ -56,23 +40,102 @@ pub(crate) async fn run(
     place: impl Place,
 ) {
     let lease = job.lease;
-    let endpoint = deployment.endpoint.id.clone();
-    let template = deployment.endpoint.template.clone();
-    let bytes_in = job.input.len() as u64;
     let began = shared.store.now();
     let waited_us = began.millis_since(job.queued_at).saturating_mul(1_000);
     deployment.incarnation.metrics().started(waited_us);
-    let remaining_ms = job.ttl_at.millis_since(began);
-    let ttl_at = job.ttl_at;
+    let started = JobEventNotice::Started { attempt: job.attempt };
+    shared.signals.notify_job_event(&deployment.endpoint.id, lease.job, started);
+    if let Some(host) = reservation.host() {
+        // With a stale lease the attempt is stopped at once.
+        let _ = shared.store.note_host(lease, host).await;
+    }
+    let held = HeldJob {
+        lease,
+        worker: job.worker,
+        owner: job.owner,
+        number: job.attempt,
+        began,
+        waited_us,
+        execution_timeout_ms: job.execution_timeout_ms,
+        ttl_at: job.ttl_at,
+        trace: job.trace,
+        bytes_in: job.input.len() as u64,
+        chunk_bytes: 0,
+    };
+    perform(shared, deployment, reservation, held, (job.input, job.s3_config), place).await;
+}
+
+/// Goes on with the attempt of another host to its end.
+pub(crate) async fn go_on(
+    shared: &Arc<Shared>,
+    deployment: Arc<Deployment>,
+    reservation: Reservation,
+    left: LeftAttempt,
+    place: impl Place,
+) {
+    let held = HeldJob {
+        lease: left.lease,
+        worker: left.worker,
+        owner: left.owner,
+        number: left.attempt,
+        began: left.started_at,
+        // The host before has counted it.
+        waited_us: 0,
+        execution_timeout_ms: left.execution_timeout_ms,
+        ttl_at: left.ttl_at,
+        trace: left.trace,
+        bytes_in: left.input_bytes,
+        chunk_bytes: left.chunk_bytes,
+    };
+    perform(shared, deployment, reservation, held, (Json::null(), None), place).await;
+}
+
+/// Gives the attempt of another host up: its endpoint cannot run.
+pub(crate) async fn give_up(shared: &Shared, lease: Lease) {
+    let _ = host_lost(shared, lease, HostLoss::Unreachable).await;
+}
+
+/// A claimed job.
+struct HeldJob {
+    lease: Lease,
+    worker: WorkerId,
+    owner: OwnerId,
+    /// Which attempt this is.
+    number: u32,
+    /// When it was claimed.
+    began: Timestamp,
+    waited_us: u64,
+    execution_timeout_ms: Option<u64>,
+    ttl_at: Timestamp,
+    trace: Option<TraceContext>,
+    /// Bytes of the input.
+    bytes_in: u64,
+    /// Bytes of the chunks that the store has already.
+    chunk_bytes: u64,
+}
+
+/// Runs, or goes on with, the attempt. One that goes on has no input here.
+async fn perform(
+    shared: &Arc<Shared>,
+    deployment: Arc<Deployment>,
+    reservation: Reservation,
+    job: HeldJob,
+    (input, s3_config): (Json, Option<Arc<S3Config>>),
+    place: impl Place,
+) {
+    let HeldJob { lease, number, began, waited_us, ttl_at, bytes_in, .. } = job;
+    let endpoint = deployment.endpoint.id.clone();
+    let template = deployment.endpoint.template.clone();
+    let remaining_ms = ttl_at.millis_since(began);
     let timeout_ms =
         job.execution_timeout_ms.unwrap_or(deployment.endpoint.settings.execution_timeout_ms);
     let is_ttl_first = remaining_ms < timeout_ms;
     let timeout_ms = timeout_ms.min(remaining_ms);
     let spans = AttemptSpans::open(&shared.tracer, job.trace.as_ref());
-    let trace_id = job.trace.as_ref().map(|trace| trace.trace);
     let trace = spans.as_ref().map(AttemptSpans::context).or(job.trace);
     let stop = CancellationToken::new();
-    let deadline = Instant::now() + Duration::from_millis(timeout_ms);
+    let elapsed_ms = shared.store.now().millis_since(began);
+    let deadline = Instant::now() + Duration::from_millis(timeout_ms.saturating_sub(elapsed_ms));
     let caller = Caller {
         job: lease.job,
         owner: job.owner.clone(),
@@ -80,42 +143,24 @@ pub(crate) async fn run(
         trace: trace.clone(),
         deadline,
     };
-    let sink = Arc::new(Sink {
-        shared: shared.clone(),
-        lease,
-        caller,
-        place,
-        trace: trace_id,
-        progress: Mutex::default(),
-        has_progress: Notify::new(),
-        chunk_bytes: AtomicU64::new(0),
-    });
+    let sink = Arc::new(Sink::new(shared, lease, caller, place, job.chunk_bytes));
     let attempt = Attempt {
         key: AttemptKey { job: lease.job, claim: lease.claim, worker: job.worker.clone() },
-        number: job.attempt,
+        number,
         deployment,
-        input: job.input,
-        s3_config: job.s3_config,
+        input,
+        s3_config,
         trace,
         timeout_ms,
         deadline,
         stop: stop.clone(),
     };
-    shared.signals.notify_job_event(
-        &endpoint,
-        lease.job,
-        JobEventNotice::Started { attempt: attempt.number },
-    );
-    if reservation.is_elsewhere() {
-        // With a stale lease the attempt is stopped at once.
-        let _ = shared.store.note_elsewhere(lease).await;
-    }
     let performing = shared.runtime.perform(reservation, attempt, sink.clone());
     let report = attend(shared, lease, &sink, &stop, performing).await;
     sink.incarnation().metrics().ended(measured(&report.usage));
-    log_end(&endpoint, job.attempt, lease, &report);
+    log_end(&endpoint, number, lease, &report);
     if let Some(spans) = spans {
-        let ended = EndedAttempt { endpoint: &endpoint, lease, number: job.attempt, waited_us };
+        let ended = EndedAttempt { endpoint: &endpoint, lease, number, waited_us };
         spans.end(&ended, &job.worker, &report);
     }
     shared.signals.notify_job_event(&endpoint, lease.job, JobEventNotice::Ended(&report));
@@ -137,6 +182,8 @@ pub(crate) async fn run(
         AttemptEnd::Stopped => release(shared, lease, ReleaseCause::Stopped).await,
         AttemptEnd::NoMemory => release(shared, lease, ReleaseCause::NoMemory).await,
         AttemptEnd::HostLost(loss) => host_lost(shared, lease, loss).await,
+        // The next active host goes on with it.
+        AttemptEnd::Left => return,
     };
     let output_bytes = match &ending {
         Ending::Result(Outcome::Completed(output), _) => output.len(),
@@ -144,10 +191,11 @@ pub(crate) async fn run(
         Ending::Unwanted => 0,
         Ending::WaitsAgain => {
             sink.incarnation().metrics().requeued();
+            sink.decided();
             return;
         }
     };
-    let bytes_out = sink.chunk_bytes.load(Ordering::Relaxed) + output_bytes as u64;
+    let bytes_out = sink.chunk_bytes() + output_bytes as u64;
     let metered = report.usage.metered(template, bytes_in, bytes_out);
     let unwanted = match ending {
         Ending::Result(outcome, finished) => {
@@ -157,6 +205,7 @@ pub(crate) async fn run(
         Ending::Unwanted => Some(metered),
         Ending::WaitsAgain => None,
     };
+    sink.decided();
     if let Some(metered) = unwanted {
         let wall_ms = shared.store.now().millis_since(began);
         bill(shared, lease, Bill { endpoint, owner: job.owner, wall_ms, metered }).await;
@@ -248,7 +297,7 @@ async fn attend(
             biased;
             report = &mut performing => return report,
             () = changed => {}
-            () = sink.has_progress.notified() => sink.store_progress().await,
+            () = sink.has_progress() => sink.store_progress().await,
             () = &mut stopped, if !stop.is_cancelled() => stop.cancel(),
         }
     }
@@ -302,6 +351,7 @@ fn log_end(endpoint: &EndpointId, number: u32, lease: Lease, report: &AttemptRep
         AttemptEnd::Stopped => "was stopped",
         AttemptEnd::NoMemory => "got no memory",
         AttemptEnd::HostLost(_) => "lost its host",
+        AttemptEnd::Left => "was left to another host",
     };
     debug!(
         job.id = %lease.job,
@@ -315,186 +365,4 @@ fn log_end(endpoint: &EndpointId, number: u32, lease: Lease, report: &AttemptRep
         chunks = usage.chunks,
         "job `{}` attempt {number} {end}", lease.job
     );
-}
-
-/// Most calls of a stack in the log: the innermost ones.
-const STACK_CALLS_MAX: usize = 32;
-
-/// The stack of a trap as log lines, the innermost call first; none for a component without names.
-fn stack_lines(stack: &[StackCall]) -> Vec<String> {
-    let named = stack.iter().filter_map(|call| {
-        let function = call.source_name()?;
-        Some(match &call.location {
-            Some(location) => format!("trap: at {function} ({location})"),
-            None => format!("trap: at {function}"),
-        })
-    });
-    named.take(STACK_CALLS_MAX).collect()
-}
-
-/// Receives chunks, progress and log lines of the sandbox during the attempt.
-struct Sink<P> {
-    shared: Arc<Shared>,
-    lease: Lease,
-    /// The attempt, as its handler's calls of other endpoints show it.
-    caller: Caller,
-    /// The worker's place, which it lends during such a call.
-    place: P,
-    /// The trace of the job, for its log lines.
-    trace: Option<TraceId>,
-    progress: Mutex<Progress>,
-    has_progress: Notify,
-    /// Bytes of the chunks that the store has accepted.
-    chunk_bytes: AtomicU64,
-}
-
-/// The newest progress value; a newer one replaces it.
-#[derive(Default)]
-struct Progress {
-    value: Option<Json>,
-    is_stored: bool,
-}
-
-impl<P> Sink<P> {
-    fn endpoint(&self) -> &EndpointId {
-        &self.caller.deployment.endpoint.id
-    }
-
-    fn incarnation(&self) -> &EndpointIncarnation {
-        &self.caller.deployment.incarnation
-    }
-
-    /// The end of a failed attempt, with its partial output.
-    fn failed(&self, error: String) -> Outcome {
-        match self.progress.lock().value.take() {
-            Some(output) => Outcome::FailedWith { error, output },
-            None => Outcome::Failed(error),
-        }
-    }
-
-    async fn store_progress(&self) {
-        let value = {
-            let mut progress = self.progress.lock();
-            let is_stored = std::mem::replace(&mut progress.is_stored, true);
-            progress.value.clone().filter(|_| !is_stored)
-        };
-        let Some(value) = value else { return };
-        // With a stale lease, no client can ask for the value any more.
-        let _ = self.shared.store.set_progress(self.lease, value).await;
-    }
-}
-
-#[async_trait]
-impl<P: Place> AttemptSink for Sink<P> {
-    async fn emit(&self, chunks: Vec<Chunk>) -> Result<(), SinkClosed> {
-        let bytes: usize = chunks.iter().map(Chunk::len).sum();
-        match self.shared.store.append_chunks(self.lease, chunks).await {
-            Ok(Fenced::Applied) => {
-                self.chunk_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-                Ok(())
-            }
-            Ok(Fenced::Stale) | Err(_) => Err(SinkClosed),
-        }
-    }
-
-    fn progress(&self, value: Json) {
-        *self.progress.lock() = Progress { value: Some(value), is_stored: false };
-        self.has_progress.notify_one();
-    }
-
-    fn log(&self, level: LogLevel, line: &str) {
-        let Shared { logs, clock, signals, .. } = &*self.shared;
-        logs.add(self.incarnation(), clock.now(), self.lease.job, level, line);
-        signals.notify_job_event(
-            self.endpoint(),
-            self.lease.job,
-            JobEventNotice::Logged { level, line },
-        );
-        macro_rules! write {
-            ($level:ident) => {
-                tracing::$level!(
-                    target: "handler",
-                    {
-                        job.id = %self.lease.job,
-                        endpoint.id = %self.endpoint(),
-                        trace.id = self.trace.map(tracing::field::display),
-                    },
-                    "{line}"
-                )
-            };
-        }
-        match level {
-            LogLevel::Trace => write!(trace),
-            LogLevel::Debug => write!(debug),
-            LogLevel::Info => write!(info),
-            LogLevel::Warn => write!(warn),
-            LogLevel::Error => write!(error),
-        }
-    }
-
-    async fn requested(&self, end: RequestEnd, took_us: u64) {
-        self.incarnation().metrics().request_ended(end, took_us);
-    }
-
-    fn trapped(&self, stack: Vec<StackCall>) {
-        let Self { shared, lease, .. } = self;
-        // Beside the job's error, which has one sentence: the console shows the lines of a job.
-        for line in stack_lines(&stack) {
-            let now = shared.clock.now();
-            shared.logs.add(self.incarnation(), now, lease.job, LogLevel::Error, &line);
-        }
-        shared.signals.notify_job_event(
-            self.endpoint(),
-            lease.job,
-            JobEventNotice::Trapped(&stack),
-        );
-    }
-
-    fn host(&self) -> Option<&dyn HandlerHost> {
-        Some(self)
-    }
-}
-
-#[async_trait]
-impl<P: Place> HandlerHost for Sink<P> {
-    async fn submit(&self, call: HandlerCall) -> Result<JobId, CallError> {
-        self.shared.handler_calls.submit(&self.caller, call).await
-    }
-
-    async fn call(&self, call: HandlerCall) -> Result<Json, CallError> {
-        let called = self.shared.handler_calls.begin(&self.caller, call).await?;
-        self.place.lend();
-        let output = called.output().await;
-        self.place.take_again().await;
-        output
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use gristmill_core::runtime::SourceLocation;
-
-    use super::*;
-
-    #[test]
-    fn a_stack_has_a_line_for_each_call_with_a_name() {
-        let call = |function: Option<&str>, location: Option<(&str, Option<u32>)>| StackCall {
-            function: function.map(str::to_owned),
-            location: location.map(|(file, line)| SourceLocation { file: file.to_owned(), line }),
-        };
-        let stack = [
-            call(Some("core::panicking::panic"), None),
-            call(None, Some(("src/lib.rs", Some(3)))),
-            call(Some("count"), Some(("src/lib.rs", Some(7)))),
-            call(Some("main"), Some(("src/main.rs", None))),
-            call(Some("gristmill:handler/run@0.1.0#handle"), None),
-        ];
-        let expected = [
-            "trap: at core::panicking::panic",
-            "trap: at count (src/lib.rs:7)",
-            "trap: at main (src/main.rs)",
-        ];
-        assert_eq!(stack_lines(&stack), expected);
-        assert_eq!(stack_lines(&vec![stack[0].clone(); 900]).len(), STACK_CALLS_MAX);
-    }
 }

@@ -53,6 +53,7 @@ impl AttemptSpans {
             AttemptEnd::HostLost(_) => {
                 (Some("host_lost"), Some("the host of the attempt was lost"))
             }
+            AttemptEnd::Left => (Some("left"), Some("the attempt goes on without this host")),
         };
         // Texts of errors come from handlers, and may be long.
         let error =

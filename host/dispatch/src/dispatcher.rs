@@ -23,8 +23,8 @@ use tracing::{info, warn};
 
 use crate::shared::Shared;
 use crate::shortage::sentence;
-use crate::workers::{EndpointWorkers, Event, Starter};
-use crate::{attempt_spans, expiry, history};
+use crate::workers::{EndpointWorkers, Event, Left, Starter};
+use crate::{attempt, attempt_spans, expiry, history};
 
 /// Time for the last results, and for the jobs that a drain has stopped, to reach the disk. A
 /// database that cannot be reached takes none, and must not keep a host from stopping.
@@ -80,18 +80,45 @@ impl Dispatcher {
         // Not on the guests' runtime: deletions must not wait for a handler that computes.
         tokio::spawn(expiry::run(shared.clone()));
         tokio::spawn(history::run(shared.clone()));
+        dispatcher.go_on();
         for endpoint in shared.catalog.view().deployments.keys() {
             dispatcher.refresh(endpoint);
         }
         dispatcher
     }
 
-    /// Takes no more jobs and waits for the running ones: for up to `drain_timeout`, then they are
-    /// stopped and queued again. Results are on disk when this returns, unless the store took none
-    /// of them for [`LAST_RESULTS`].
+    /// Goes on with the attempts that other hosts have had since before this host was active.
+    fn go_on(&self) {
+        let Starter { shared, guests, tasks } = &self.starter;
+        let left = shared.store.left_attempts().unwrap_or_else(|error| {
+            warn!(%error, "the jobs on other hosts cannot be read: {error}");
+            Vec::new()
+        });
+        for attempt in left {
+            let lease = attempt.lease;
+            let found = self.workers(&attempt.endpoint).and_then(|(workers, deployment)| {
+                let reservation = shared.runtime.expect(&deployment, &attempt)?;
+                Some((workers, Left { deployment, reservation, attempt }))
+            });
+            match found {
+                Some((workers, left)) => workers.go_on(&self.starter, left),
+                None => {
+                    let shared = shared.clone();
+                    let give_up = async move { attempt::give_up(&shared, lease).await };
+                    tasks.spawn_on(give_up, guests);
+                }
+            }
+        }
+    }
+
+    /// Takes no more jobs, leaves those on other hosts to the next active host, and waits for the
+    /// other running ones: for up to `drain_timeout`, then they are stopped and queued again.
+    /// Results are on disk when this returns, unless the store took none of them for
+    /// [`LAST_RESULTS`].
     pub async fn drain(&self, drain_timeout: Duration) -> Drained {
         let Starter { shared, tasks, .. } = &self.starter;
         shared.begin_drain();
+        shared.runtime.leave();
         for set in self.sets.read().values() {
             set.close();
         }

@@ -14,6 +14,7 @@
 //! being written.
 
 mod attempt;
+mod attempt_sink;
 mod attempt_spans;
 mod delivery;
 mod dispatcher;

@@ -154,7 +154,8 @@ impl Runtime for ScriptedRuntime {
                     depth => format!("call {}", depth - 1),
                 };
                 let input = Json::from_value(&serde_json::json!({ "do": next }));
-                let call = HandlerCall { endpoint: "e".into(), input, idempotency_key: None };
+                let call =
+                    HandlerCall { endpoint: "e".into(), input, idempotency_key: None, job: None };
                 tokio::select! {
                     output = sink.host().unwrap().call(call) => match output {
                         Ok(output) => AttemptEnd::Returned(output),

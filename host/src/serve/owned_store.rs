@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::anyhow;
-use gristmill_cluster::Runners;
+use gristmill_cluster::{Runner, Runners};
 use gristmill_core::catalog::Catalog;
 use gristmill_core::depot::Depot;
 use gristmill_core::store::JobStore as _;
@@ -18,6 +18,7 @@ use gristmill_store::{
 };
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::clock::{is_synchronised, open_in_time};
@@ -32,6 +33,9 @@ use super::settings::{Database, ServeSettings};
 use super::stand_by::StandingBy;
 use super::stop_signals::StopSignals;
 use super::{hosts, memory};
+
+/// Bytes that wait in the connection of a host to its own attempts, in each direction.
+const OWN_LINK_BYTES: usize = 64 << 10;
 
 /// The store that this host has, and its place among the hosts of a database.
 pub(super) struct OwnedStore {
@@ -52,6 +56,8 @@ pub(super) struct Cluster {
     active_state: ActiveState,
     membership: Membership,
     cache_dir: CacheDir,
+    /// Has the attempts that this host has begun as a standby.
+    runner: Arc<Runner>,
 }
 
 impl OwnedStore {
@@ -128,13 +134,19 @@ impl OwnedStore {
             return Ok(None);
         };
         let membership = standing_by.membership(taken.session);
-        standing_by.end_attempts();
-        let StandingBy { fronts, running, cache_dir, local_runtime, .. } = standing_by;
+        let StandingBy { fronts, running, cache_dir, local_runtime, runner, .. } = standing_by;
         let TakenOver { store, recovery, depot, active_state, .. } = taken;
         Ok(Some(Self {
             store: Arc::new(store),
             recovery,
-            cluster: Some(Cluster { depot, local_runtime, active_state, membership, cache_dir }),
+            cluster: Some(Cluster {
+                depot,
+                local_runtime,
+                active_state,
+                membership,
+                cache_dir,
+                runner,
+            }),
             fronts,
             serving: Serving::Running(running),
             took_over_at: began,
@@ -148,9 +160,9 @@ impl Cluster {
         Gate::new(self.active_state.clone())
     }
 
-    /// Accepts other hosts, for the calls that they forward and for their sandboxes, until the
-    /// process ends, so that they see it stop. The data directory is this process's until the
-    /// answer is dropped.
+    /// Goes on with the attempts of this process, and accepts other hosts, for the calls that they
+    /// forward and for their sandboxes, until the process ends, so that they see it stop. The data
+    /// directory is this process's until the answer is dropped.
     pub(super) fn accept(
         self,
         listener: Option<TcpListener>,
@@ -158,6 +170,11 @@ impl Cluster {
         process: &Process<'_>,
         runners: Arc<Runners>,
     ) -> CacheDir {
+        let (active, own) = tokio::io::duplex(OWN_LINK_BYTES);
+        let at = process.listens_on.advertised.unwrap_or(process.listens_on.clients);
+        let (attempts, runner) = (runners.clone(), self.runner);
+        process.links.spawn(async move { attempts.serve_own(active, at).await });
+        process.links.spawn(async move { runner.serve(own, CancellationToken::new()).await });
         if let Some(listener) = listener {
             let response_budget = process.response_budget.clone();
             let calls = ForwardedCalls::new(fronts.of_hosts(), response_budget, Handle::current());

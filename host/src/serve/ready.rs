@@ -103,6 +103,7 @@ fn as_json(ready: &Ready<'_>, is_kept: bool) -> String {
         "jobs": {
             "waiting": recovery.waiting,
             "requeued": recovery.requeued,
+            "left": recovery.left,
             "givenUp": recovery.given_up,
             "expired": recovery.expired,
         },

@@ -40,7 +40,8 @@ pub(super) struct StandingBy<'a> {
     /// Keeps the data directory to this process.
     pub(crate) cache_dir: CacheDir,
     pub(crate) local_runtime: Arc<HostRuntime>,
-    runner: Arc<Runner>,
+    /// Has the attempts of the active host, also when this host becomes that.
+    pub(crate) runner: Arc<Runner>,
     /// The connections of the runner.
     running_attempts: AbortOnDropHandle<()>,
     /// Ends the measurements of the disk: the active host has its own.
@@ -111,11 +112,6 @@ impl<'a> StandingBy<'a> {
             ready::announce_standby(self.process, self.database)
         };
         join(candidate, &self.standby, stands_by, take_over).await
-    }
-
-    /// Ends the attempts of the former active host: the next one runs their jobs again.
-    pub(crate) fn end_attempts(&self) {
-        self.runner.stop();
     }
 
     pub(crate) fn membership(&self, session: u64) -> Membership {

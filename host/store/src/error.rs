@@ -326,6 +326,8 @@ pub struct Recovery {
     pub waiting: u64,
     /// Jobs that were running when the host ended, and wait again.
     pub requeued: u64,
+    /// Jobs that other hosts were running, and perhaps still run.
+    pub left: u64,
     /// Jobs that were running at too many ends of the host: they are FAILED.
     pub given_up: u64,
     /// Jobs whose ttl or retention passed while the host was down: they are deleted.

@@ -23,7 +23,8 @@ use gristmill_core::job::filter::JobFilter;
 use gristmill_core::job::listing::Cursor;
 use gristmill_core::job::loss::{HostLoss, LossBounds};
 use gristmill_core::job::record::{
-    CallStep, Demand, Lease, NewJob, Outcome, Part, S3Config, StoreEpoch, TIMED_OUT_ERROR,
+    CallStep, Demand, HostProcess, Lease, NewJob, Outcome, Part, S3Config, StoreEpoch,
+    TIMED_OUT_ERROR,
 };
 use gristmill_core::job::retention::{ChosenRetention, HistoryMax, Retention};
 use gristmill_core::job::state::{Claim, JobStatus, ReleaseCause};
@@ -36,6 +37,8 @@ use gristmill_core::time::Timestamp;
 use gristmill_core::trace::{TraceContext, TraceState};
 use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 use parking_lot::Mutex;
+
+const HOST: HostProcess = HostProcess { directory: 1, instance: 2 };
 
 contract!(
     a_submitted_job_waits,
@@ -52,6 +55,8 @@ contract!(
     either_cancel_or_finish_wins_and_both_callers_see_it,
     a_released_job_keeps_its_place_and_its_count,
     a_job_that_loses_its_host_runs_again_a_bounded_number_of_times,
+    an_attempt_on_another_host_is_known_until_it_ends,
+    a_call_that_is_sent_again_is_the_same_job,
     a_retry_clears_the_result_and_queues_at_the_end,
     only_failed_and_timed_out_jobs_can_be_retried,
     the_ttl_covers_waiting_and_running,
@@ -398,9 +403,9 @@ async fn a_job_that_loses_its_host_runs_again_a_bounded_number_of_times(t: Fixtu
     // Losses that are no crashes have a bound of their own.
     for _ in 1..LOSSES_MAX {
         let lease = t.claim("a").await.lease;
-        assert_eq!(t.store.note_elsewhere(lease).await, Ok(Fenced::Applied));
+        assert_eq!(t.store.note_host(lease, HOST).await, Ok(Fenced::Applied));
         assert_eq!(t.store.host_lost(lease, HostLoss::Unreachable).await, Ok(Fenced::Applied));
-        assert_eq!(t.store.note_elsewhere(lease).await, Ok(Fenced::Stale));
+        assert_eq!(t.store.note_host(lease, HOST).await, Ok(Fenced::Stale));
     }
     let losses = u32::from(LOSSES_MAX - 1);
     for crash in 1..=CRASHES_MAX {
@@ -437,6 +442,46 @@ async fn a_job_that_loses_its_host_runs_again_a_bounded_number_of_times(t: Fixtu
             assert_eq!((record.status, record.error), (JobStatus::Failed, Some(expected)));
         }
     }
+}
+
+async fn an_attempt_on_another_host_is_known_until_it_ends(t: Fixture) {
+    let jobs = [t.submit("a").await, t.submit("a").await];
+    let left = || t.store.left_attempts().unwrap();
+    for job in jobs {
+        let claimed = t.claim("a").await;
+        assert!(left().is_empty(), "it runs here");
+        assert_eq!(t.store.note_host(claimed.lease, HOST).await, Ok(Fenced::Applied));
+        let chunks = vec![chunk("1"), chunk("22")];
+        assert_eq!(t.store.append_chunks(claimed.lease, chunks).await, Ok(Fenced::Applied));
+        t.store.durable(job).await.unwrap();
+        let known = left();
+        assert_eq!((known[0].lease, known[0].host), (claimed.lease, HOST));
+        assert_eq!((known[0].chunks, known[0].chunk_bytes), (2, 3));
+        assert_eq!((&known[0].worker, &known[0].owner), (&claimed.worker, &claimed.owner));
+        if job == jobs[0] {
+            let applied = t.store.release(claimed.lease, ReleaseCause::Stopped).await;
+            assert_eq!(applied, Ok(Fenced::Applied));
+            // The next attempt at it runs here.
+            let again = t.claim("a").await;
+            assert_eq!(again.lease.job, job);
+        } else {
+            t.store.cancel(&endpoint("a"), job).await.unwrap();
+        }
+    }
+    assert!(left().is_empty());
+}
+
+async fn a_call_that_is_sent_again_is_the_same_job(t: Fixture) {
+    let id = JobId::generate(SubmissionKind::Async, ShardId(1)).of_call().unwrap();
+    let call = || NewJob { id, ..job("a") };
+    assert_eq!(t.store.submit(call()).await, Ok(SubmitAnswer::Queued));
+    assert_eq!(t.store.submit(call()).await, Ok(SubmitAnswer::Repeated(id)));
+    let claimed = t.claim("a").await;
+    assert_eq!(t.store.submit(call()).await, Ok(SubmitAnswer::Repeated(id)));
+    let finished = t.store.finish(claimed.lease, Outcome::Completed(json("1"))).await;
+    assert_eq!(finished, Ok(Fenced::Applied));
+    assert_eq!(t.store.submit(call()).await, Ok(SubmitAnswer::Repeated(id)));
+    assert!(t.store.claim(&endpoint("a"), &worker("w")).await.unwrap().is_none());
 }
 
 async fn a_retry_clears_the_result_and_queues_at_the_end(t: Fixture) {

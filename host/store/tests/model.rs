@@ -18,7 +18,9 @@ use gristmill_core::job::filter::{JobFilter, JobSearch};
 use gristmill_core::job::idempotency::{Idempotency, KEY_LIFETIME_MS};
 use gristmill_core::job::listing::JobQuery;
 use gristmill_core::job::loss::HostLoss;
-use gristmill_core::job::record::{CallStep, Demand, Lease, NewJob, Outcome, S3Config};
+use gristmill_core::job::record::{
+    CallStep, Demand, HostProcess, Lease, LeftAttempt, NewJob, Outcome, S3Config,
+};
 use gristmill_core::job::state::ReleaseCause;
 use gristmill_core::job::tags::{Tag, Tags};
 use gristmill_core::signals::Signals;
@@ -76,6 +78,11 @@ enum Op {
     LoseHost {
         lease: usize,
         is_crash: bool,
+    },
+    /// Another host runs the attempt; only the hosts of a database have others.
+    NoteHost {
+        lease: usize,
+        host: u64,
     },
     Cancel {
         job: usize,
@@ -148,6 +155,7 @@ fn op() -> impl Strategy<Value = Op> {
             |(lease, endpoint, template, wall_ms)| Op::Bill { lease, endpoint, template, wall_ms }
         ),
         2 => lease.clone().prop_map(|lease| Op::Release { lease }),
+        3 => (lease.clone(), 0..3_u64).prop_map(|(lease, host)| Op::NoteHost { lease, host }),
         3 => (lease, any::<bool>())
             .prop_map(|(lease, is_crash)| Op::LoseHost { lease, is_crash }),
         2 => (job.clone(), endpoint.clone())
@@ -321,6 +329,8 @@ impl Pair {
                 self.reopen();
                 self.model.restart();
                 self.expire_archived().await;
+                // The next active host goes on with them.
+                self.leases.extend(left(&self.model).iter().map(|left| left.lease));
                 return;
             }
             Op::Restore { later } => {
@@ -443,6 +453,12 @@ impl Pair {
                 let Some(lease) = lease_at(lease) else { return String::new() };
                 format!("{:?}", store.host_lost(lease, loss).await)
             }
+            Op::NoteHost { lease, host } => {
+                let lease = lease_at(lease).filter(|_| self.bounds == Bounds::Postgres);
+                let Some(lease) = lease else { return String::new() };
+                let host = HostProcess { directory: host, instance: host };
+                format!("{:?}", store.note_host(lease, host).await)
+            }
             Op::Cancel { job, endpoint } => {
                 let Some((_, id)) = job_at(job) else { return String::new() };
                 let endpoint = support::endpoint(ENDPOINTS[endpoint]);
@@ -508,6 +524,7 @@ impl Pair {
             assert_eq!(expected, found, "{third}");
         }
         assert_eq!(usage(self.store()).await, usage(&self.model).await);
+        assert_eq!(format!("{:?}", left(self.store())), format!("{:?}", left(&self.model)));
         assert_eq!(self.store().stats().jobs, self.model.stats().jobs);
         for (endpoint, id) in &self.jobs {
             let (expected, found) = both(self, async |store| {
@@ -545,6 +562,15 @@ async fn list(store: &dyn JobStore, endpoint: &EndpointId) -> String {
             return format!("{jobs:?}");
         }
     }
+}
+
+/// The attempts on other hosts, in the order of their jobs.
+fn left(store: &dyn JobStore) -> Vec<LeftAttempt> {
+    let mut left = store.left_attempts().unwrap();
+    left.sort_by_key(|left| left.lease.job);
+    // A durable store knows about how much it is.
+    left.iter_mut().for_each(|left| left.input_bytes = 0);
+    left
 }
 
 /// All jobs with a tag, from the pages of a search.

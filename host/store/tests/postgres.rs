@@ -12,10 +12,9 @@ use crate::support::{
 };
 use gristmill_core::billing::usage::{Hour, UsageFilter, UsageQuery, UsageStore as _};
 use gristmill_core::catalog::CatalogStore as _;
-use gristmill_core::job::loss::{HostLoss, LossBounds};
-use gristmill_core::job::record::Outcome;
+use gristmill_core::job::loss::HostLoss;
+use gristmill_core::job::record::{HostProcess, Outcome};
 use gristmill_core::job::state::JobStatus;
-use gristmill_core::limits::{CRASHES_MAX, LOSSES_MAX};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore as _, StoreError, SubmitAnswer};
 use gristmill_core::time::{Clock as _, ManualClock, SystemClock, Timestamp};
@@ -93,27 +92,51 @@ async fn a_database_belongs_to_one_store() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn jobs_on_other_hosts_than_the_ended_one_have_not_crashed() {
+async fn attempts_on_other_hosts_outlive_the_store() {
     let Some(database) = Database::new() else { return };
     let mut store = open(&database);
     let (here, elsewhere) = (submit(&store, job("a")).await, submit(&store, job("a")).await);
-    let error = |loss| Some(LossBounds::default().error(loss));
-    for losses in 1..=LOSSES_MAX {
-        while let Some(claimed) = store.claim(&endpoint("a"), &worker("w")).await.unwrap() {
-            if claimed.lease.job == elsewhere {
-                assert_eq!(store.note_elsewhere(claimed.lease).await, Ok(Fenced::Applied));
-            }
+    let host = HostProcess { directory: 7, instance: u64::MAX };
+    let mut former = None;
+    while let Some(claimed) = store.claim(&endpoint("a"), &worker("w")).await.unwrap() {
+        if claimed.lease.job == elsewhere {
+            former = Some(claimed.lease);
+            assert_eq!(store.note_host(claimed.lease, host).await, Ok(Fenced::Applied));
+            let chunks = vec![chunk("1"), chunk("22")];
+            assert_eq!(store.append_chunks(claimed.lease, chunks).await, Ok(Fenced::Applied));
         }
-        store.flush().await.unwrap();
+    }
+    let former = former.unwrap();
+    for opened in 1..=2 {
+        store.durable(elsewhere).await.unwrap();
         drop(store);
         store = open(&database);
         let crashed = store.job(&endpoint("a"), here).await.unwrap().unwrap();
-        let expected = (losses >= CRASHES_MAX).then(|| error(HostLoss::Crash)).flatten();
-        assert_eq!(crashed.error, expected, "{losses}");
-        let lost = store.job(&endpoint("a"), elsewhere).await.unwrap().unwrap();
-        let expected = (losses == LOSSES_MAX).then(|| error(HostLoss::Unreachable)).flatten();
-        assert_eq!(lost.error, expected, "{losses}");
+        assert_eq!((crashed.status, crashed.retries), (JobStatus::InQueue, 1), "{opened}");
+        let [left] = <[_; 1]>::try_from(store.left_attempts().unwrap()).unwrap();
+        assert_eq!((left.lease.job, left.lease.claim, left.host), (elsewhere, former.claim, host));
+        assert_eq!((left.chunks, left.chunk_bytes, left.attempt), (2, 3, 1));
+        assert_eq!((left.endpoint, left.worker), (endpoint("a"), worker("w")));
     }
+    // The former lease is that of a host that has ended.
+    assert_eq!(store.append_chunks(former, vec![chunk("3")]).await, Ok(Fenced::Stale));
+    let lease = store.left_attempts().unwrap()[0].lease;
+    assert_eq!(store.append_chunks(lease, vec![chunk("3")]).await, Ok(Fenced::Applied));
+    assert_eq!(store.host_lost(lease, HostLoss::Unreachable).await, Ok(Fenced::Applied));
+    assert!(store.left_attempts().unwrap().is_empty());
+    // Another attempt has begun nowhere else.
+    let next = store.claim(&endpoint("a"), &worker("w")).await.unwrap().unwrap();
+    let next = match next.lease.job == here {
+        true => store.claim(&endpoint("a"), &worker("w")).await.unwrap().unwrap(),
+        false => next,
+    };
+    assert_eq!(next.lease.job, elsewhere);
+    store.flush().await.unwrap();
+    drop(store);
+    store = open(&database);
+    assert!(store.left_attempts().unwrap().is_empty());
+    let record = store.job(&endpoint("a"), elsewhere).await.unwrap().unwrap();
+    assert_eq!((record.status, record.chunk_count), (JobStatus::InQueue, 0));
 }
 
 /// Becomes the active host of a database without one.

@@ -378,7 +378,9 @@ async fn a_paused_host_loses_its_jobs_and_runs_others_when_it_continues() {
 async fn a_host_that_runs_jobs_becomes_active() {
     let Some(database) = Database::new() else { return };
     let mut one = active(&database, 1);
-    let two = standby(&database, &one, 4, &[]);
+    let mut arguments = arguments(&database);
+    arguments.extend(["--max-running-jobs".to_owned(), "4".to_owned()]);
+    let two = TestHost::join(&arguments, one.admin_key());
     let client = one.client();
     until_known(&client, 1).await;
     one.deploy(&guests::playground(), "play", json!({ "workersMax": 4 })).await;
@@ -394,6 +396,7 @@ async fn a_host_that_runs_jobs_becomes_active() {
     for (number, job) in jobs.iter().enumerate() {
         let document = client.finished("play", job).await;
         assert_eq!(document["output"], json!({ "slept": 8_000, "echo": number }), "{document}");
+        assert_eq!(document["retries"].as_u64().unwrap_or(0), 0, "{document}");
     }
     let log = two.log();
     assert_eq!(log.matches("fetched component").count(), 1, "{log}");

@@ -109,9 +109,10 @@ fn describe(notice: JobEventNotice<'_>) -> Vec<String> {
                 AttemptEnd::Returned(_) => ("COMPLETED", None),
                 AttemptEnd::Failed { error, .. } => ("FAILED", Some(error.as_str())),
                 AttemptEnd::DeadlineReached => ("TIMED_OUT", Some(TIMED_OUT_ERROR)),
-                AttemptEnd::Stopped | AttemptEnd::NoMemory | AttemptEnd::HostLost(_) => {
-                    ("stopped", None)
-                }
+                AttemptEnd::Stopped
+                | AttemptEnd::NoMemory
+                | AttemptEnd::HostLost(_)
+                | AttemptEnd::Left => ("stopped", None),
             };
             let error = error.map(|error| format!(": {error}")).unwrap_or_default();
             vec![format!("{status} ({summary}){error}")]

@@ -59,9 +59,10 @@ impl RunDocument {
                 let error = format!("{TIMED_OUT_ERROR} after {} ms", timeout.as_millis());
                 ("TIMED_OUT", None, Some(error))
             }
-            AttemptEnd::Stopped | AttemptEnd::NoMemory | AttemptEnd::HostLost(_) => {
-                ("CANCELLED", None, None)
-            }
+            AttemptEnd::Stopped
+            | AttemptEnd::NoMemory
+            | AttemptEnd::HostLost(_)
+            | AttemptEnd::Left => ("CANCELLED", None, None),
         };
         let usage = &report.usage;
         let chunk = |chunk: &Chunk| ChunkDocument {

@@ -106,7 +106,8 @@ fn conclude(report: &AttemptReport, timeout: Duration) -> anyhow::Result<ExitCod
         | AttemptEnd::DeadlineReached
         | AttemptEnd::Stopped
         | AttemptEnd::NoMemory
-        | AttemptEnd::HostLost(_) => {}
+        | AttemptEnd::HostLost(_)
+        | AttemptEnd::Left => {}
     }
     output::note(summary(usage));
     match &report.end {
@@ -115,7 +116,7 @@ fn conclude(report: &AttemptReport, timeout: Duration) -> anyhow::Result<ExitCod
         AttemptEnd::DeadlineReached => {
             bail!("the job is TIMED_OUT: {TIMED_OUT_ERROR} after {} ms", timeout.as_millis())
         }
-        AttemptEnd::Stopped | AttemptEnd::NoMemory | AttemptEnd::HostLost(_) => {
+        AttemptEnd::Stopped | AttemptEnd::NoMemory | AttemptEnd::HostLost(_) | AttemptEnd::Left => {
             bail!("interrupted")
         }
     }

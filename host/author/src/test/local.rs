@@ -37,7 +37,9 @@ pub(super) async fn run(bench: &Bench, case: &Case, stop: CancellationToken) -> 
             let error = format!("{TIMED_OUT_ERROR} after {} ms", timeout.as_millis());
             (JobStatus::TimedOut, None, Some(error))
         }
-        AttemptEnd::Stopped | AttemptEnd::NoMemory | AttemptEnd::HostLost(_) => return None,
+        AttemptEnd::Stopped | AttemptEnd::NoMemory | AttemptEnd::HostLost(_) | AttemptEnd::Left => {
+            return None;
+        }
     };
     let local = ObservedLocally {
         fuel: usage.fuel,

@@ -2,10 +2,14 @@
 //!
 //! **Promise.** It ends shortly after its deadline or its stop, whatever the runner does. When the
 //! connection to the runner is lost, the attempt waits [`Runners::adopt_within`] for the next one,
-//! and goes on there: each chunk, log line, call and end of the handler takes effect once. After
-//! that time, or when the runner does not have it any more, it ends as [`AttemptEnd::HostLost`], as
-//! a crash if the process of the runner is known to have ended. An attempt that no runner has begun
-//! ends as stopped, so that its job waits again and no crash is counted.
+//! and goes on there: each chunk, log line, call and end of the handler takes effect once. So does
+//! one that the runner has had since before this host was active. After that time, or when the
+//! runner does not have it any more, it ends as [`AttemptEnd::HostLost`], as a crash if the process
+//! of the runner is known to have ended. An attempt that no runner has begun ends as stopped, so
+//! that its job waits again and no crash is counted.
+//!
+//! **Confirmations.** A report is confirmed once it is on disk, and the end of the attempt
+//! likewise. So the runner still has what this host forgets when it ends.
 //!
 //! **Bounds.** The answers that the runner has not confirmed are kept, one for each call of the
 //! handler that waits.
@@ -18,13 +22,18 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::job::handler_call::CallError;
 use gristmill_core::job::loss::HostLoss;
-use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptReport, AttemptSink};
+use gristmill_core::job::record::LeftAttempt;
+use gristmill_core::runtime::{
+    Attempt, AttemptEnd, AttemptKey, AttemptReport, AttemptSink, SinkClosed,
+};
+use gristmill_core::sharing::shares::Level;
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
-use super::attempts::Found;
+use super::attempts::{Found, Listed};
 use super::link::{Link, Reserved};
 use super::request::{Lost, Request};
 use super::runners::Runners;
@@ -35,21 +44,63 @@ use crate::transport::NOTICED_WITHIN;
 /// Time after a deadline, or a stop, in which the runner ends the attempt and reports its usage.
 const END_TIME_MAX: Duration = Duration::from_secs(3);
 
+/// An attempt that a runner has had since before this host was active.
+#[derive(Debug)]
+pub(crate) struct Expected {
+    listed: Listed,
+    /// Chunks that are on disk.
+    chunks: u64,
+}
+
+impl Expected {
+    /// Waits for the runner from now on.
+    pub(crate) fn new(runners: &Runners, deployment: &Arc<Deployment>, left: &LeftAttempt) -> Self {
+        let LeftAttempt { lease, ref worker, host, chunks, .. } = *left;
+        let key = AttemptKey { job: lease.job, claim: lease.claim, worker: worker.clone() };
+        // The runner has the sandbox in any case; the calls that wait for the job are not known.
+        let level = Level::of_number(0);
+        Self { listed: runners.attempts().list(key, host, deployment.clone(), level), chunks }
+    }
+}
+
 /// Runs an attempt in the sandbox of a runner.
-pub(crate) async fn perform(
+pub(crate) async fn begin(
     runners: &Runners,
     reserved: Reserved,
     attempt: Attempt,
     sink: Arc<dyn AttemptSink>,
 ) -> AttemptReport {
+    let process = reserved.process();
     let Reserved { deployment, room } = reserved;
     let start = convert::start(deployment, &attempt, room.level, &runners.tenancy());
-    let mut listed =
-        runners.attempts().list(attempt.key.clone(), &room, attempt.deployment.clone());
-    let mut place =
-        Place::On(Box::new(Request::new(attempt.key.clone(), room, Order::Start(start))));
-    let mut begun = Begun::new(sink);
-    let mut until = Instant::from_std(attempt.deadline) + END_TIME_MAX;
+    let (key, of, level) = (attempt.key.clone(), attempt.deployment.clone(), room.level);
+    let listed = runners.attempts().list(key, process, of, level);
+    let place = Place::On(Box::new(Request::new(attempt.key.clone(), room, Order::Start(start))));
+    let until = Some(Instant::from_std(attempt.deadline) + END_TIME_MAX);
+    follow(runners, listed, place, until, attempt, Begun::new(sink, 0)).await
+}
+
+/// Goes on with an attempt when its runner connects. Until then only the runner knows its deadline.
+pub(crate) async fn go_on(
+    runners: &Runners,
+    expected: Expected,
+    attempt: Attempt,
+    sink: Arc<dyn AttemptSink>,
+) -> AttemptReport {
+    let Expected { listed, chunks } = expected;
+    let place = Place::Nowhere { since: Instant::now(), link: None };
+    follow(runners, listed, place, None, attempt, Begun::new(sink, chunks)).await
+}
+
+/// Follows an attempt to its end, over all connections. It ends at the time `until`.
+async fn follow(
+    runners: &Runners,
+    mut listed: Listed,
+    mut place: Place,
+    mut until: Option<Instant>,
+    attempt: Attempt,
+    mut begun: Begun,
+) -> AttemptReport {
     let mut is_stopped = false;
     loop {
         let reads = begun.emitting.is_none();
@@ -57,7 +108,8 @@ pub(crate) async fn perform(
             biased;
             () = attempt.stop.cancelled(), if !is_stopped => {
                 is_stopped = true;
-                until = until.min(Instant::now() + END_TIME_MAX);
+                let stopped_at = Instant::now() + END_TIME_MAX;
+                until = Some(until.map_or(stopped_at, |until| until.min(stopped_at)));
                 match &place {
                     Place::On(request) if request.is_open() => request.send(Order::Stop(Stop {})),
                     // The runner ends it when it offers it, or with its time.
@@ -65,13 +117,15 @@ pub(crate) async fn perform(
                 }
                 continue;
             }
-            () = sleep_until(until) => {
+            () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {
                 let end = if is_stopped { AttemptEnd::Stopped } else { AttemptEnd::DeadlineReached };
                 return end.into();
             }
             Some(found) = listed.found.recv() => {
                 match found {
-                    Found::Kept(room) => {
+                    Found::Kept(room, deadline) => {
+                        let deadline = Instant::from_std(deadline) + END_TIME_MAX;
+                        until = until.filter(|_| is_stopped).or(Some(deadline));
                         let name = Some(convert::attempt_name(&attempt.key));
                         let resume = Resume { attempt: name, received: begun.received };
                         let request =
@@ -86,6 +140,7 @@ pub(crate) async fn perform(
                 }
                 continue;
             }
+            () = runners.attempts().leaving(), if !place.is_own() => return place.leave(),
             () = ready(&mut begun.emitting) => {
                 begun.emitting = None;
                 begun.taken = begun.received;
@@ -99,16 +154,30 @@ pub(crate) async fn perform(
             // The next message waits until the store has taken the chunks, and so does the handler
             // then.
             received = place.next(runners.adopt_within(), reads) => received,
+            number = ready(&mut begun.storing) => {
+                begun.storing = None;
+                match number {
+                    Ok(number) => {
+                        begun.confirmed = number;
+                        place.send(Order::Taken(number));
+                    }
+                    // The runner keeps them, and nobody asks again before the next ones.
+                    Err(SinkClosed) => begun.confirmed = begun.taken,
+                }
+                continue;
+            }
             // When no message waits, so that one confirmation is for many reports.
-            () = future::ready(()), if begun.confirmed < begun.taken && place.is_open() => {
-                begun.confirmed = begun.taken;
-                place.send(Order::Taken(begun.taken));
+            () = future::ready(()), if begun.is_to_store() && place.is_open() => {
+                begun.store();
                 continue;
             }
         };
         let request = match &mut place {
             Place::On(request) => request,
-            Place::Nowhere { link, .. } => return lost(is_stopped, link.loss()),
+            Place::Nowhere { link, .. } => {
+                let loss = link.as_ref().map_or(HostLoss::Unreachable, |link| link.loss());
+                return lost(is_stopped, loss);
+            }
         };
         let FromRunner { report, number } = match received {
             Ok(message) => message,
@@ -122,7 +191,7 @@ pub(crate) async fn perform(
                     return AttemptEnd::Stopped.into();
                 }
                 debug!("an attempt on the host {} waits for it: {reason}", request.link().name());
-                let link = request.link().clone();
+                let link = Some(request.link().clone());
                 place = Place::Nowhere { since: Instant::now(), link };
                 // Whatever was confirmed may not have arrived.
                 begun.confirmed = 0;
@@ -141,6 +210,10 @@ pub(crate) async fn perform(
                 request.link().forget(deployment);
                 return AttemptEnd::Stopped.into();
             }
+            Ok(Taken::Missed) => {
+                debug!("an attempt has chunks that are lost: the database has lost commits");
+                return lost(is_stopped, HostLoss::Unreachable);
+            }
             Ok(Taken::Ended(report)) => {
                 let link = request.link();
                 link.ended(&attempt.deployment, &report);
@@ -151,7 +224,7 @@ pub(crate) async fn perform(
                     link.close();
                 }
                 if let Place::On(request) = place {
-                    request.confirm_end(number);
+                    request.confirm_end(number, begun.sink);
                 }
                 return report;
             }
@@ -175,8 +248,9 @@ fn lost(is_stopped: bool, loss: HostLoss) -> AttemptReport {
 enum Place {
     /// On a runner.
     On(Box<Request>),
-    /// Its request has ended at this time, and perhaps the connection, which the link shows.
-    Nowhere { since: Instant, link: Arc<Link> },
+    /// Its request has ended at this time, and perhaps the connection, which the link shows. No
+    /// link: it has had none in this process.
+    Nowhere { since: Instant, link: Option<Arc<Link>> },
 }
 
 impl Place {
@@ -190,6 +264,21 @@ impl Place {
         matches!(self, Self::On(request) if request.is_open())
     }
 
+    /// Whether it is in this process.
+    fn is_own(&self) -> bool {
+        matches!(self, Self::On(request) if request.link().is_own())
+    }
+
+    /// Leaves the attempt to the next active host, unless it may not have begun.
+    fn leave(self) -> AttemptReport {
+        match self {
+            Self::On(request) if !request.is_open() => return AttemptEnd::Stopped.into(),
+            Self::On(request) => request.leave(),
+            Self::Nowhere { .. } => {}
+        }
+        AttemptEnd::Left.into()
+    }
+
     /// The next message; with `reads` false, only an error of a request that is not answered.
     /// Without a connection it resolves to any error when the runner has had time to connect again.
     async fn next(&mut self, adopt_within: Duration, reads: bool) -> Result<FromRunner, Lost> {
@@ -200,9 +289,13 @@ impl Place {
                 future::pending().await
             }
             Self::Nowhere { since, link } => {
-                tokio::select! {
-                    () = link.lost.cancelled() => sleep_until(*since + adopt_within).await,
-                    () = sleep_until(*since + NOTICED_WITHIN) => {}
+                let end = sleep_until(*since + adopt_within);
+                match link {
+                    None => end.await,
+                    Some(link) => tokio::select! {
+                        () = link.lost.cancelled() => end.await,
+                        () = sleep_until(*since + NOTICED_WITHIN) => {}
+                    },
                 }
                 Err(Lost::Connection("it has not connected again".to_owned()))
             }
@@ -219,8 +312,12 @@ struct Begun {
     received: u64,
     /// The number of the last report that was carried out.
     taken: u64,
+    /// Waits until that, and those before it, are on disk, and resolves to its number.
+    storing: Option<BoxFuture<'static, Result<u64, SinkClosed>>>,
     /// The number that was confirmed to the runner last.
     confirmed: u64,
+    /// Chunks that the store has.
+    chunks: u64,
     /// The handler's calls of other endpoints.
     calls: FuturesUnordered<BoxFuture<'static, Answer>>,
     /// The number of the last call that has arrived.
@@ -235,21 +332,35 @@ enum Taken {
     /// The runner asks again for an answer that it has not received.
     Repeated(Answer),
     NotBegun,
+    /// Some chunks before these are lost.
+    Missed,
     Ended(AttemptReport),
 }
 
 impl Begun {
-    fn new(sink: Arc<dyn AttemptSink>) -> Self {
+    fn new(sink: Arc<dyn AttemptSink>, chunks: u64) -> Self {
         Self {
             sink,
             emitting: None,
             received: 0,
             taken: 0,
+            storing: None,
             confirmed: 0,
+            chunks,
             calls: FuturesUnordered::new(),
             called: 0,
             answers: BTreeMap::new(),
         }
+    }
+
+    /// Whether some reports are carried out, and not known to be on disk.
+    fn is_to_store(&self) -> bool {
+        self.confirmed < self.taken && self.storing.is_none()
+    }
+
+    fn store(&mut self) {
+        let (number, sink) = (self.taken, self.sink.clone());
+        self.storing = Some(Box::pin(async move { sink.stored().await.map(|()| number) }));
     }
 
     /// Carries out a message of the runner, or begins to; not again if it was received before.
@@ -265,7 +376,14 @@ impl Begun {
         }
         match report {
             Report::Chunks(chunks) => {
-                let (chunks, sink) = (convert::chunks_of(chunks)?, self.sink.clone());
+                let first = chunks.first;
+                let mut chunks = convert::chunks_of(chunks)?;
+                // Some may be on disk since before this host was active.
+                let Some(known) = self.chunks.checked_sub(first) else { return Ok(Taken::Missed) };
+                let known = usize::try_from(known).unwrap_or(usize::MAX).min(chunks.len());
+                chunks.drain(..known);
+                self.chunks += chunks.len() as u64;
+                let sink = self.sink.clone();
                 self.emitting = Some(Box::pin(async move {
                     // Whether the attempt still counts is seen by its stop.
                     let _ = sink.emit(chunks).await;
@@ -298,8 +416,8 @@ impl Begun {
     }
 }
 
-/// Resolves when the work is done; never without work.
-async fn ready(work: &mut Option<BoxFuture<'_, ()>>) {
+/// The result of the work; never without work.
+async fn ready<T>(work: &mut Option<BoxFuture<'_, T>>) -> T {
     match work {
         Some(work) => work.await,
         None => future::pending().await,

@@ -1,28 +1,33 @@
 //! The attempts that runners have, so that a runner that connects again goes on with them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::job::record::HostProcess;
 use gristmill_core::runtime::AttemptKey;
 use gristmill_core::sharing::shares::Level;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::link::{Link, Room};
 use crate::convert;
-use crate::messages::Offer;
 
 /// The attempts that runners have.
 #[derive(Debug, Default)]
-pub(crate) struct RemoteAttempts(Mutex<HashMap<AttemptKey, Remote>>);
+pub(crate) struct RemoteAttempts {
+    known: Mutex<HashMap<AttemptKey, Remote>>,
+    /// Fires when this host is about to end. From then on it ends no attempt of a runner: the next
+    /// active host may want it.
+    leaving: CancellationToken,
+}
 
 /// An attempt on a runner.
 #[derive(Debug)]
 struct Remote {
-    /// The process of the runner, and its data directory.
-    instance: u64,
-    directory: u64,
+    process: HostProcess,
     deployment: Arc<Deployment>,
     level: Level,
     found: mpsc::UnboundedSender<Found>,
@@ -31,8 +36,8 @@ struct Remote {
 /// What a runner that has connected again has of an attempt.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// It has kept it: here.
-    Kept(Room),
+    /// It has kept it: here, until this time.
+    Kept(Room, Instant),
     /// It does not have it any more.
     Absent,
     /// Another process has its data directory: the process with the attempt has ended.
@@ -40,55 +45,76 @@ pub(super) enum Found {
 }
 
 /// The place of an attempt in the list, which it leaves when this is dropped.
-pub(super) struct Listed<'a> {
-    attempts: &'a RemoteAttempts,
+#[derive(Debug)]
+pub(crate) struct Listed {
+    attempts: Arc<RemoteAttempts>,
     key: AttemptKey,
     pub(super) found: mpsc::UnboundedReceiver<Found>,
 }
 
-impl Drop for Listed<'_> {
+impl Drop for Listed {
     fn drop(&mut self) {
-        self.attempts.0.lock().remove(&self.key);
+        self.attempts.known.lock().remove(&self.key);
         // The attempt has ended before it could go on.
         while let Ok(found) = self.found.try_recv() {
-            if let Found::Kept(room) = found {
-                room.link.end_attempts(std::slice::from_ref(&self.key));
+            if let Found::Kept(room, _) = found {
+                self.attempts.end(&room.link, std::slice::from_ref(&self.key));
             }
         }
     }
 }
 
 impl RemoteAttempts {
-    /// Adds an attempt in this room.
+    /// Adds an attempt in this process.
     pub(super) fn list(
-        &self,
+        self: &Arc<Self>,
         key: AttemptKey,
-        room: &Room,
+        process: HostProcess,
         deployment: Arc<Deployment>,
-    ) -> Listed<'_> {
+        level: Level,
+    ) -> Listed {
         let (sender, found) = mpsc::unbounded_channel();
-        let Offer { instance, directory, .. } = *room.link.offer();
-        let remote = Remote { instance, directory, deployment, level: room.level, found: sender };
-        self.0.lock().insert(key.clone(), remote);
-        Listed { attempts: self, key, found }
+        let remote = Remote { process, deployment, level, found: sender };
+        self.known.lock().insert(key.clone(), remote);
+        Listed { attempts: self.clone(), key, found }
     }
 
-    /// Goes on with the attempts that a runner has kept. Returns the others.
-    pub(super) fn present(&self, link: &Arc<Link>) -> Vec<AttemptKey> {
-        let offer = link.offer();
-        let kept: HashSet<_> = convert::attempt_keys(&offer.attempts).into_iter().collect();
-        let remotes = self.0.lock();
-        let own = |remote: &&Remote| remote.instance == offer.instance;
-        let of_directory = |remote: &Remote| remote.directory == offer.directory;
-        for (key, remote) in remotes.iter().filter(|(_, remote)| of_directory(remote)) {
-            let found = match kept.contains(key) {
-                _ if !own(&remote) => Found::Ended,
-                true => Found::Kept(link.room_of_kept(&remote.deployment, remote.level)),
-                false => Found::Absent,
+    /// Goes on with the attempts that a runner has kept. Ends the others.
+    pub(super) fn present(&self, link: &Arc<Link>) {
+        let process = link.process();
+        let mut kept = convert::kept_attempts(&link.offer().attempts);
+        let known = self.known.lock();
+        let of_directory = |remote: &Remote| remote.process.directory == process.directory;
+        for (key, remote) in known.iter().filter(|(_, remote)| of_directory(remote)) {
+            let found = match (remote.process == process).then(|| kept.remove(key)) {
+                None => Found::Ended,
+                Some(Some(until)) => {
+                    Found::Kept(link.room_of_kept(&remote.deployment, remote.level), until)
+                }
+                Some(None) => Found::Absent,
             };
             // The attempt may be ending.
             let _ = remote.found.send(found);
         }
-        kept.into_iter().filter(|key| remotes.get(key).filter(own).is_none()).collect()
+        drop(known);
+        let unwanted: Vec<_> = kept.into_keys().collect();
+        self.end(link, &unwanted);
+    }
+
+    /// Ends attempts of a runner, unless the next active host may want them.
+    pub(super) fn end(&self, link: &Arc<Link>, attempts: &[AttemptKey]) {
+        if !attempts.is_empty() && !self.leaving.is_cancelled() {
+            link.end_attempts(attempts);
+        }
+    }
+
+    /// This host is about to end.
+    pub(super) fn leave(&self) {
+        self.leaving.cancel();
+    }
+
+    /// Resolves when this host is about to end.
+    pub(super) async fn leaving(&self) {
+        self.leaving.cancelled().await;
     }
 }

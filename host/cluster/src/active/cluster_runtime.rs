@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::id::EndpointId;
+use gristmill_core::job::record::LeftAttempt;
 use gristmill_core::metrics::instruments::DurationTotals;
 use gristmill_core::runtime::{
     Attempt, AttemptReport, AttemptSink, CannotRun, Reservation, RunnerHost, Runtime, RuntimeLoad,
@@ -16,7 +17,7 @@ use gristmill_core::runtime::{
 use gristmill_core::sharing::cores::cores;
 use gristmill_core::sharing::shares::Level;
 
-use super::attempt;
+use super::attempt::{self, Expected};
 use super::balance::{self, Busy, Choice};
 use super::link::{Prepared, Reserved};
 use super::runners::Runners;
@@ -49,8 +50,8 @@ impl ClusterRuntime {
         balance::order(local, &runners).into_iter().find_map(|choice| match choice {
             Choice::Local => self.local.try_reserve(deployment, level),
             Choice::Runner(index) => {
-                let room = ready.get(index)?.try_reserve(deployment, level)?;
-                Some(Reservation::elsewhere(room))
+                let reserved = ready.get(index)?.try_reserve(deployment, level)?;
+                Some(Reservation::on(reserved.process(), reserved))
             }
         })
     }
@@ -78,7 +79,8 @@ impl Runtime for ClusterRuntime {
             for prepared in ready {
                 let deployment = deployment.clone();
                 waits.push(Box::pin(async move {
-                    Reservation::elsewhere(prepared.reserve(deployment, level).await)
+                    let reserved = prepared.reserve(deployment, level).await;
+                    Reservation::on(reserved.process(), reserved)
                 }));
             }
             tokio::select! {
@@ -88,6 +90,15 @@ impl Runtime for ClusterRuntime {
                 Ok(()) = changes.changed() => {}
             }
         }
+    }
+
+    fn expect(&self, deployment: &Arc<Deployment>, left: &LeftAttempt) -> Option<Reservation> {
+        let expected = Expected::new(&self.runners, deployment, left);
+        Some(Reservation::on(left.host, expected))
+    }
+
+    fn leave(&self) {
+        self.runners.attempts().leave();
     }
 
     fn retire(&self, endpoint: &EndpointId, current: Option<&Arc<Deployment>>) {
@@ -123,12 +134,18 @@ impl Runtime for ClusterRuntime {
         attempt: Attempt,
         sink: Arc<dyn AttemptSink>,
     ) -> AttemptReport {
+        let Some(_) = reservation.host() else {
+            return self.local.perform(reservation, attempt, sink).await;
+        };
+        // Boxed, so that the future of an attempt on this host stays small.
         match reservation.downcast::<Reserved>() {
-            Ok(reserved) => {
-                // Boxed, so that the future of an attempt on this host stays small.
-                Box::pin(attempt::perform(&self.runners, *reserved, attempt, sink)).await
-            }
-            Err(reservation) => self.local.perform(reservation, attempt, sink).await,
+            Ok(reserved) => Box::pin(attempt::begin(&self.runners, *reserved, attempt, sink)).await,
+            Err(reservation) => match reservation.downcast::<Expected>() {
+                Ok(expected) => {
+                    Box::pin(attempt::go_on(&self.runners, *expected, attempt, sink)).await
+                }
+                Err(reservation) => self.local.perform(reservation, attempt, sink).await,
+            },
         }
     }
 }

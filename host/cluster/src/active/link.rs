@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::id::EndpointId;
 use gristmill_core::job::loss::HostLoss;
+use gristmill_core::job::record::HostProcess;
 use gristmill_core::peaks::{Peaks, SANDBOX_BASE_BYTES};
 use gristmill_core::runtime::{AttemptKey, AttemptReport, RunnerHost};
 use gristmill_core::sharing::permits::{Permit, Permits};
@@ -51,6 +52,8 @@ pub(crate) struct Link {
     deployments: Mutex<HashMap<EndpointId, Known>>,
     deployments_made: AtomicU64,
     is_closed: AtomicBool,
+    /// Whether the runner is this process, which was one before it became active.
+    is_own: bool,
     /// Fires when the connection has ended.
     pub(super) lost: CancellationToken,
     /// What its end says about the runner, once it has ended.
@@ -153,12 +156,13 @@ impl Link {
         self.loss.get().copied().unwrap_or(HostLoss::Unreachable)
     }
 
-    /// Greets a runner. Returns the connection, and a future that resolves to the reason of its
-    /// end.
+    /// Greets a runner, which is this process if `is_own`. Returns the connection, and a future
+    /// that resolves to the reason of its end.
     pub(crate) async fn open<IO>(
         io: IO,
         peer: SocketAddr,
         site: &Site,
+        is_own: bool,
     ) -> Result<(Self, impl Future<Output = LinkEnd> + use<IO>), LinkError>
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -199,6 +203,7 @@ impl Link {
             deployments: Mutex::default(),
             deployments_made: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
+            is_own,
             lost: CancellationToken::new(),
             loss: OnceLock::new(),
         };
@@ -207,6 +212,17 @@ impl Link {
 
     pub(crate) fn offer(&self) -> &Offer {
         &self.offer
+    }
+
+    /// The process of the runner.
+    pub(crate) fn process(&self) -> HostProcess {
+        let Offer { directory, instance, .. } = self.offer;
+        HostProcess { directory, instance }
+    }
+
+    /// Whether the runner is this process.
+    pub(super) fn is_own(&self) -> bool {
+        self.is_own
     }
 
     /// Its address, for the operator.
@@ -388,6 +404,13 @@ impl Prepared {
     fn room(&self, permit: Permit, level: Level) -> Reserved {
         let room = Room { link: self.link.clone(), level, permit: Some(permit) };
         Reserved { deployment: self.number, room }
+    }
+}
+
+impl Reserved {
+    /// The process that has the sandbox.
+    pub(crate) fn process(&self) -> HostProcess {
+        self.room.link.process()
     }
 }
 

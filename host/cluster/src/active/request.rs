@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use gristmill_core::runtime::AttemptKey;
+use gristmill_core::runtime::{AttemptKey, AttemptSink};
 use gristmill_core::sharing::permits::Permit;
 use hyper::body::Incoming;
 use hyper::{Response, StatusCode};
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::link::{Link, LinkError, Room};
 use crate::frames::{self, FrameReader, FrameSender};
-use crate::messages::{FromRunner, Order, ToRunner};
+use crate::messages::{FromRunner, Order, Stop, ToRunner};
 
 /// Time for the end of the answer after its last message: without it the connection would have to
 /// reset the request.
@@ -24,7 +24,7 @@ pub(super) struct Request {
     attempt: Wanted,
     orders: FrameSender,
     reading: Reading,
-    _permit: Option<Permit>,
+    permit: Option<Permit>,
     /// The deployment of a new attempt; `None` for one that the runner has kept.
     started: Option<u64>,
 }
@@ -75,7 +75,7 @@ impl Request {
         let head = async move { to.send("/attempt", body).await };
         let reading = Reading::Head(Box::pin(head));
         let attempt = Wanted { link, key, is_over: false };
-        Self { attempt, orders, reading, _permit: permit, started }
+        Self { attempt, orders, reading, permit, started }
     }
 
     pub(super) fn link(&self) -> &Arc<Link> {
@@ -123,6 +123,12 @@ impl Request {
         }
     }
 
+    /// Leaves the attempt to the next active host.
+    pub(super) fn leave(mut self) {
+        self.attempt.is_over = true;
+        tokio::spawn(self.end_with(Order::Leave(Stop {})));
+    }
+
     fn has_no_answer(&mut self, reason: String) -> Lost {
         self.reading = Reading::Ended;
         match self.started {
@@ -131,15 +137,28 @@ impl Request {
         }
     }
 
-    /// Confirms the last message, which has this number, and ends the request.
-    pub(super) fn confirm_end(self, number: u64) {
-        let Self { mut attempt, orders, reading, .. } = self;
-        let _ = orders.send(&ToRunner { order: Some(Order::Taken(number)) });
-        attempt.is_over = true;
-        let Reading::Messages(mut reader) = reading else { return };
+    /// Confirms the last message, which has this number, once the end of the attempt is on disk,
+    /// and ends the request. Until then the runner keeps the end, for the next active host.
+    pub(super) fn confirm_end(mut self, number: u64, sink: Arc<dyn AttemptSink>) {
+        self.attempt.is_over = true;
+        // The sandbox is free.
+        self.permit = None;
         tokio::spawn(async move {
-            let (_attempt, _orders) = (attempt, orders);
-            let _ = timeout(LAST_BYTES, reader.next::<FromRunner>()).await;
+            let is_stored = tokio::select! {
+                stored = sink.end_stored() => stored.is_ok(),
+                () = self.attempt.link.lost.cancelled() => false,
+            };
+            if is_stored {
+                self.end_with(Order::Taken(number)).await;
+            }
         });
+    }
+
+    /// Sends the last message, and waits for the end of the answer.
+    async fn end_with(self, last: Order) {
+        self.send(last);
+        let Reading::Messages(mut reader) = self.reading else { return };
+        let rest = async { while let Ok(Some(_)) = reader.next::<FromRunner>().await {} };
+        let _ = timeout(LAST_BYTES, rest).await;
     }
 }

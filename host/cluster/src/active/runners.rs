@@ -25,7 +25,7 @@ pub(crate) const RUNNERS_MAX: usize = 64;
 pub struct Runners {
     site: Arc<Site>,
     links: RwLock<Arc<[Arc<Link>]>>,
-    attempts: RemoteAttempts,
+    attempts: Arc<RemoteAttempts>,
 }
 
 impl Runners {
@@ -34,7 +34,7 @@ impl Runners {
         Arc::new(Self {
             site: Site::new(settings),
             links: RwLock::default(),
-            attempts: RemoteAttempts::default(),
+            attempts: Arc::default(),
         })
     }
 
@@ -43,7 +43,7 @@ impl Runners {
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (link, ended) = match Link::open(io, peer, &self.site).await {
+        let (link, ended) = match Link::open(io, peer, &self.site, false).await {
             Ok(opened) => opened,
             Err(error) => {
                 warn!("the host at {peer} runs no jobs for this one: {error}");
@@ -52,7 +52,7 @@ impl Runners {
         };
         let link = Arc::new(link);
         // Before it runs new attempts, which it need not offer.
-        let unwanted = self.attempts.present(&link);
+        self.attempts.present(&link);
         if !self.add(&link) {
             warn!(
                 "the host at {peer} runs no jobs for this one: there are {RUNNERS_MAX} runners already"
@@ -64,13 +64,26 @@ impl Runners {
             "the host {name} runs jobs for this one, in up to {} sandboxes",
             link.offer().sandboxes
         );
-        if !unwanted.is_empty() {
-            link.end_attempts(&unwanted);
-        }
         let LinkEnd { reason, loss } = ended.await;
         self.remove(&link);
         link.lose(loss);
         info!("the host {name} runs no jobs for this one any more: {reason}");
+    }
+
+    /// Goes on with the attempts that this process has had as a runner, until they have ended. The
+    /// connection gets no new ones.
+    pub async fn serve_own<IO>(self: &Arc<Self>, io: IO, own: SocketAddr)
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        match Link::open(io, own, &self.site, true).await {
+            Ok((link, ended)) => {
+                let link = Arc::new(link);
+                self.attempts.present(&link);
+                link.lose(ended.await.loss);
+            }
+            Err(error) => warn!("the jobs that this host runs begin again: {error}"),
+        }
     }
 
     /// All of them, the earliest first.
@@ -122,7 +135,7 @@ impl Runners {
     }
 
     /// The attempts that runners have.
-    pub(super) fn attempts(&self) -> &RemoteAttempts {
+    pub(super) fn attempts(&self) -> &Arc<RemoteAttempts> {
         &self.attempts
     }
 

@@ -30,17 +30,18 @@ pub(super) async fn serve(connection: Arc<Connection>, orders: Incoming, reports
             return;
         }
     };
-    let Some((Known { sink, stop }, received)) = found else {
+    let Some((Known { sink, stop, .. }, received)) = found else {
         // The active host may have left.
         let _ = reports.send(&message(Report::NotBegun(Stop {})));
         return;
     };
-    let _attached = sink.attach(reports, received, connection.lost.clone());
+    let attached = sink.attach(reports, received, connection.lost.clone());
     while let Ok(Some(ToRunner { order })) = orders.next::<ToRunner>().await {
         match order {
             Some(Order::Stop(Stop {})) => stop.cancel(),
             Some(Order::Answer(answer)) => sink.answered(answer),
             Some(Order::Taken(number)) => sink.taken(number),
+            Some(Order::Leave(Stop {})) => return attached.leave(),
             // A newer active host may send other messages.
             Some(Order::Start(_) | Order::Resume(_)) | None => {}
         }

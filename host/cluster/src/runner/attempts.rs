@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptKey, AttemptReport, Runtime};
@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::sink::{KeptBytes, ReportSink};
 use crate::convert;
+use crate::messages::KeptAttempt;
 use crate::transport::NOTICED_WITHIN;
 
 /// The attempts of this host.
@@ -35,6 +36,8 @@ pub(super) struct Known {
     pub(super) sink: Arc<ReportSink>,
     /// Asks it to stop early.
     pub(super) stop: CancellationToken,
+    /// When it is stopped.
+    deadline: Instant,
 }
 
 /// An attempt whose handler is to be called.
@@ -65,8 +68,9 @@ impl KeptAttempts {
     ) -> (Known, impl Future<Output = ()> + Send + use<>) {
         let key = begun.attempt.key.clone();
         let known = Known {
-            sink: ReportSink::new(self.kept_bytes.clone()),
+            sink: ReportSink::new(key.job, self.kept_bytes.clone()),
             stop: begun.attempt.stop.clone(),
+            deadline: begun.attempt.deadline,
         };
         let former = self.known.lock().insert(key.clone(), known.clone());
         if let Some(former) = former {
@@ -80,9 +84,10 @@ impl KeptAttempts {
         self.known.lock().get(key).cloned()
     }
 
-    /// All of them.
-    pub(super) fn keys(&self) -> Vec<AttemptKey> {
-        self.known.lock().keys().cloned().collect()
+    /// All of them, for the active host.
+    pub(super) fn offered(&self) -> Vec<KeptAttempt> {
+        let known = self.known.lock();
+        known.iter().map(|(key, known)| convert::kept_attempt(key, known.deadline)).collect()
     }
 
     /// Ends an attempt that the active host does not want.

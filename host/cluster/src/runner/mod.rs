@@ -131,7 +131,7 @@ impl Connection {
             cores: *cores,
             instance: self.runner.instance,
             directory: self.runner.settings.directory,
-            attempts: self.runner.attempts.keys().iter().map(convert::attempt_name).collect(),
+            attempts: self.runner.attempts.offered(),
         }))
     }
 

@@ -41,6 +41,7 @@ pub(super) struct KeptBytes(AtomicUsize);
 
 /// Sends the output of an attempt.
 pub(super) struct ReportSink {
+    job: JobId,
     state: Mutex<State>,
     connection: watch::Sender<Attachment>,
     kept_bytes: Arc<KeptBytes>,
@@ -52,6 +53,8 @@ pub(super) struct ReportSink {
 #[derive(Default)]
 struct State {
     reports: Unconfirmed,
+    /// Chunks that were emitted.
+    chunks: u64,
     /// `None` without a connection, and after the end.
     sender: Option<FrameSender>,
     /// How often there was a connection.
@@ -76,9 +79,10 @@ struct Calls {
 #[derive(Debug, Clone)]
 enum Attachment {
     Attached,
-    /// Its request has ended, and perhaps its connection, which `lost` shows.
+    /// Its request has ended at the time `since`, and its connection when `lost` fires. Without
+    /// `since` the active host has left it to the next one.
     Detached {
-        since: Instant,
+        since: Option<Instant>,
         lost: CancellationToken,
     },
     /// Nothing is sent any more.
@@ -91,22 +95,32 @@ pub(super) struct Attached {
     /// Counts the connections of the attempt, so that a former one does not end a later one.
     number: u64,
     lost: CancellationToken,
+    is_left: bool,
+}
+
+impl Attached {
+    /// The active host leaves the attempt to the next one.
+    pub(super) fn leave(mut self) {
+        self.is_left = true;
+    }
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
         let mut state = self.sink.state.lock();
         if state.attached == self.number && state.sender.take().is_some() {
-            let detached = Attachment::Detached { since: Instant::now(), lost: self.lost.clone() };
+            let since = (!self.is_left).then(Instant::now);
+            let detached = Attachment::Detached { since, lost: self.lost.clone() };
             self.sink.connection.send_replace(detached);
         }
     }
 }
 
 impl ReportSink {
-    /// The output of an attempt that is still to be attached.
-    pub(super) fn new(kept_bytes: Arc<KeptBytes>) -> Arc<Self> {
+    /// The output of an attempt at this job that is still to be attached.
+    pub(super) fn new(job: JobId, kept_bytes: Arc<KeptBytes>) -> Arc<Self> {
         Arc::new(Self {
+            job,
             state: Mutex::default(),
             connection: watch::Sender::new(Attachment::Attached),
             kept_bytes,
@@ -142,12 +156,12 @@ impl ReportSink {
         }
         drop(state);
         self.has_room.notify_waiters();
-        Attached { sink: self.clone(), number, lost }
+        Attached { sink: self.clone(), number, lost, is_left: false }
     }
 
     /// Resolves when the attempt has had no connection for `within`. A request that ends while its
-    /// connection goes on was given up by the active host; the end of the connection is seen within
-    /// `noticed`.
+    /// connection goes on was given up by the active host, unless that has left the attempt; the
+    /// end of the connection is seen within `noticed`.
     pub(super) async fn given_up(&self, within: Duration, noticed: Duration) {
         let mut connection = self.connection.subscribe();
         loop {
@@ -156,11 +170,17 @@ impl ReportSink {
                 match now {
                     Attachment::Attached => std::future::pending().await,
                     Attachment::Detached { since, lost } => {
+                        let until_noticed = async {
+                            match since {
+                                Some(since) => sleep_until(since + noticed.min(within)).await,
+                                None => std::future::pending().await,
+                            }
+                        };
                         tokio::select! {
                             () = lost.cancelled() => {}
-                            () = sleep_until(since + noticed.min(within)) => return,
+                            () = until_noticed => return,
                         }
-                        sleep_until(since + within).await;
+                        sleep_until(since.unwrap_or_else(Instant::now) + within).await;
                     }
                     Attachment::Over => {}
                 }
@@ -238,7 +258,11 @@ impl ReportSink {
         state.end = Some(state.reports.last());
     }
 
-    fn keep(&self, state: &mut State, report: Report) {
+    fn keep(&self, state: &mut State, mut report: Report) {
+        if let Report::Chunks(chunks) = &mut report {
+            chunks.first = state.chunks;
+            state.chunks += chunks.chunks.len() as u64;
+        }
         let before = state.reports.bytes();
         let message = state.reports.keep(report);
         self.kept_bytes.0.fetch_add(state.reports.bytes() - before, Ordering::Relaxed);
@@ -266,8 +290,9 @@ impl ReportSink {
         }
     }
 
-    async fn ask(&self, call: HandlerCall, waits: bool) -> Result<Answered, CallError> {
+    async fn ask(&self, mut call: HandlerCall, waits: bool) -> Result<Answered, CallError> {
         let (answer, answered) = oneshot::channel();
+        call.job = self.job.of_call();
         {
             let mut state = self.state.lock();
             state.calls.made += 1;

@@ -12,6 +12,7 @@ mod adoption;
 mod hosts;
 mod scripted;
 mod sink;
+mod successors;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

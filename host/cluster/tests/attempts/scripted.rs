@@ -170,6 +170,7 @@ impl Runtime for Scripted {
                         endpoint: "answers".to_owned(),
                         input: Json::from_value(&n),
                         idempotency_key: None,
+                        job: None,
                     };
                     let (emitted, called) = tokio::join!(sink.emit(vec![chunk]), host.call(call));
                     emitted.unwrap();
@@ -194,6 +195,7 @@ impl Runtime for Scripted {
                     endpoint: endpoint.to_owned(),
                     input: text("grain"),
                     idempotency_key: Some("once".to_owned()),
+                    job: None,
                 };
                 let names = ["answers", "denied", "invalid", "full", "failed", "late", "other"];
                 let host = sink.host().unwrap();

@@ -25,6 +25,8 @@ pub(crate) struct Sink {
     pub(crate) calls: Mutex<Vec<HandlerCall>>,
     /// Whether it takes no chunks.
     pub(crate) is_full: AtomicBool,
+    /// Whether what it has taken is not on disk.
+    pub(crate) is_behind: AtomicBool,
 }
 
 #[async_trait]
@@ -53,6 +55,17 @@ impl AttemptSink for Sink {
 
     fn host(&self) -> Option<&dyn HandlerHost> {
         Some(self)
+    }
+
+    async fn stored(&self) -> Result<(), SinkClosed> {
+        if self.is_behind.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    }
+
+    async fn end_stored(&self) -> Result<(), SinkClosed> {
+        self.stored().await
     }
 }
 

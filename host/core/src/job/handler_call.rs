@@ -13,6 +13,9 @@ pub struct HandlerCall {
     pub input: Json,
     /// By which a repeated call finds the job of the first one.
     pub idempotency_key: Option<String>,
+    /// The id of the job, if the calling host has chosen it: when that host sends the call again,
+    /// the id finds the job of the first time.
+    pub job: Option<JobId>,
 }
 
 /// Why a handler's call has no result.

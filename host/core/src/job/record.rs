@@ -97,6 +97,46 @@ pub struct Lease {
     pub epoch: StoreEpoch,
 }
 
+/// A process that runs attempts for the active host of a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HostProcess {
+    /// Names its data directory, which no other process uses meanwhile.
+    pub directory: u64,
+    /// Names the process: the next one with its data directory has another number.
+    pub instance: u64,
+}
+
+/// An attempt that another host has had since before the store was opened.
+#[derive(Debug, Clone)]
+pub struct LeftAttempt {
+    /// The endpoint of its job.
+    pub endpoint: EndpointId,
+    /// The right to finish the job.
+    pub lease: Lease,
+    /// The worker that the job was claimed for.
+    pub worker: WorkerId,
+    /// The process that runs it, if that has not ended.
+    pub host: HostProcess,
+    /// The owner of the key that submitted the job.
+    pub owner: OwnerId,
+    /// Which attempt this is; the first is 1.
+    pub attempt: u32,
+    /// When the job was claimed.
+    pub started_at: Timestamp,
+    /// Time for this attempt, in milliseconds. `None`: that of its endpoint.
+    pub execution_timeout_ms: Option<u64>,
+    /// When the job is deleted, even while it runs.
+    pub ttl_at: Timestamp,
+    /// The job's position in a distributed trace.
+    pub trace: Option<TraceContext>,
+    /// Bytes of the input with its object-storage settings, about.
+    pub input_bytes: u64,
+    /// Chunks that are on disk.
+    pub chunks: u64,
+    /// Bytes of these chunks.
+    pub chunk_bytes: u64,
+}
+
 /// How often a store was started: grows with each start. A crash may forget a claim, and the next
 /// claim of the job then has the same number, but not the same epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -91,13 +91,14 @@ impl HandlerCalls {
         call: HandlerCall,
     ) -> Result<(Arc<Deployment>, JobId), CallError> {
         let target = self.target(caller, &call.endpoint)?;
-        let depth = CallDepth::below(caller.job.submission()).ok_or_else(|| {
+        let own = caller.job.of_call().ok_or_else(|| {
             CallError::LimitReached(format!(
                 "job `{}` is at the end of a chain of {} jobs that handlers submitted; it may submit none",
                 caller.job,
                 CallDepth::MAX
             ))
         })?;
+        let chosen = call.job.filter(|id| id.submission() == own.submission());
         let key = call.idempotency_key.as_deref();
         let idempotency =
             key.map(|key| idempotency(&caller.owner, key, &call.input)).transpose()?;
@@ -107,7 +108,7 @@ impl HandlerCalls {
             policy: PolicyRequest::default(),
             webhook: None,
             s3_config: None,
-            mode: SubmitMode::Handler(depth),
+            mode: SubmitMode::Handler(chosen.unwrap_or(own)),
             idempotency,
             tags: None,
             trace: caller.trace.clone(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::deploy::endpoint::Deployment;
 use crate::deploy::input_checks::{CheckError, InputChecks};
-use crate::id::{CallDepth, JobId, OwnerId, SubmissionKind};
+use crate::id::{JobId, OwnerId, SubmissionKind};
 use crate::job::idempotency::Idempotency;
 use crate::job::payload::Json;
 use crate::job::policy::{PolicyOutOfBounds, PolicyRequest, Strictness};
@@ -72,8 +72,8 @@ impl Submitted {
 pub enum SubmitMode {
     /// `/run`.
     Async,
-    /// A call of a handler.
-    Handler(CallDepth),
+    /// A call of a handler, with the id of its job: of the same job as a call before with this id.
+    Handler(JobId),
     /// `/runsync`.
     Sync {
         /// How long the client wants the result to be kept, in milliseconds: the `wait` of the
@@ -113,15 +113,17 @@ pub(crate) async fn submit(
 ) -> Result<Submitted, SubmitError> {
     let policy = request.policy.resolve(strictness)?;
     let chosen = request.policy.resolve_retention(strictness)?;
-    let (submission, default_ms) = match request.mode {
-        SubmitMode::Async => (SubmissionKind::Async, RETENTION_ASYNC_MS),
-        SubmitMode::Handler(depth) => (SubmissionKind::Handler(depth), RETENTION_ASYNC_MS),
-        SubmitMode::Sync { kept_ms } => (SubmissionKind::Sync, kept_ms.max(RETENTION_SYNC_MS_MIN)),
+    let new_id = |submission| JobId::generate(submission, store.shard());
+    let (id, default_ms) = match request.mode {
+        SubmitMode::Async => (new_id(SubmissionKind::Async), RETENTION_ASYNC_MS),
+        SubmitMode::Handler(id) => (id, RETENTION_ASYNC_MS),
+        SubmitMode::Sync { kept_ms } => {
+            (new_id(SubmissionKind::Sync), kept_ms.max(RETENTION_SYNC_MS_MIN))
+        }
     };
     if let Err(refused) = checks.check(deployment, &request.input).await {
         return repeated(store, deployment, request.idempotency, refused).await;
     }
-    let id = JobId::generate(submission, store.shard());
     let metrics = deployment.incarnation.metrics();
     let submitted = store
         .submit(NewJob {
@@ -133,7 +135,7 @@ pub(crate) async fn submit(
             retention: Retention { default_ms, chosen: chosen.or(deployment.endpoint.retention()) },
             webhook: request.webhook,
             s3_config: request.s3_config,
-            may_linger: submission == SubmissionKind::Sync,
+            may_linger: id.submission() == SubmissionKind::Sync,
             waiting_jobs_max: deployment.endpoint.settings.max_waiting_jobs,
             idempotency: request.idempotency,
             incarnation: deployment.incarnation.clone(),

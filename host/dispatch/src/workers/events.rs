@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::state::{Event, Name, Next, Step, Timer, Times, View};
-use super::{EndpointWorkers, Starter, task};
+use super::{EndpointWorkers, Left, Starter, task};
 use crate::shared::Shared;
 
 impl EndpointWorkers {
@@ -41,6 +41,14 @@ impl EndpointWorkers {
             warn!(endpoint.id = %endpoint, "endpoint `{endpoint}` cannot run its component: {reason}");
         }
         actions.next
+    }
+
+    /// A worker goes on with a job that was claimed before this host was active.
+    pub(crate) fn go_on(self: &Arc<Self>, starter: &Starter, left: Left) {
+        let view = view(&starter.shared, &left.deployment);
+        let worker = self.state.lock().go_on(new_name(&starter.shared), &view);
+        let task = task::go_on(starter.clone(), self.clone(), worker, left);
+        starter.tasks.spawn_on(task, &starter.guests);
     }
 
     /// A task has ended without a decision, perhaps with its runtime: then it must start no other

@@ -15,6 +15,8 @@ use std::sync::Arc;
 use gristmill_core::deploy::endpoint::{Deployment, Scaling};
 use gristmill_core::id::{EndpointId, WorkerId};
 use gristmill_core::incarnation::EndpointIncarnation;
+use gristmill_core::job::record::LeftAttempt;
+use gristmill_core::runtime::Reservation;
 use gristmill_core::sharing::shares::Level;
 use gristmill_core::workers::{self, WorkerCounts};
 use parking_lot::Mutex;
@@ -35,6 +37,13 @@ pub(crate) struct Starter {
     pub(crate) guests: Handle,
     /// The workers that look for a job or have one.
     pub(crate) tasks: TaskTracker,
+}
+
+/// An attempt that another host has had since before this host was active.
+pub(crate) struct Left {
+    pub(crate) deployment: Arc<Deployment>,
+    pub(crate) reservation: Reservation,
+    pub(crate) attempt: LeftAttempt,
 }
 
 /// The workers of one incarnation of an endpoint.

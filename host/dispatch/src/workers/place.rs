@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::state::{Event, Next, Step};
 use super::{EndpointWorkers, Starter};
-use crate::attempt::Place;
+use crate::attempt_sink::Place;
 
 /// The place of a worker that has a job. An attempt that ends without its place does no harm: the
 /// worker takes another job only if there is a place.

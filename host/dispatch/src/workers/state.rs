@@ -295,6 +295,15 @@ impl State {
         actions
     }
 
+    /// A worker begins with a job, which another host runs. There may be more of them than
+    /// `workersMax`.
+    pub(crate) fn go_on(&mut self, name: Name, view: &View) -> Worker {
+        let worker = Worker::new(name, view);
+        self.phases.runs += 1;
+        self.active.insert(worker.number, Active { worker, phase: Phase::Runs });
+        worker
+    }
+
     /// The endpoint was deleted, or the host drains. Active workers end with their jobs, and those
     /// that wait must be woken.
     pub(crate) fn close(&mut self) {

@@ -25,18 +25,26 @@ use tracing::warn;
 
 use super::place::WorkerPlace;
 use super::state::{Event, Next, Step, Worker};
-use super::{EndpointWorkers, Starter};
+use super::{EndpointWorkers, Left, Starter};
 use crate::attempt;
 use crate::shared::Shared;
 
 /// Runs a worker until it is idle or ends. It is active already.
 pub(super) async fn run(starter: Starter, workers: Arc<EndpointWorkers>, worker: Worker) {
-    let mut task = Task { starter, workers, worker, deployment: None, is_decided: false };
-    let mut step = Step::Begins;
-    let mut reserved = None;
-    while let Some((next, room)) = task.round(step, reserved.take()).await {
-        (step, reserved) = (next, room);
-    }
+    Task::new(starter, workers, worker).run(Step::Begins).await;
+}
+
+/// The same for a worker that has a job already, which another host runs.
+pub(super) async fn go_on(
+    starter: Starter,
+    workers: Arc<EndpointWorkers>,
+    worker: Worker,
+    Left { deployment, reservation, attempt }: Left,
+) {
+    let task = Task::new(starter, workers, worker);
+    let place = WorkerPlace::new(&task.starter, &task.workers, worker.number);
+    attempt::go_on(task.shared(), deployment, reservation, attempt, place).await;
+    task.run(Step::Ends).await;
 }
 
 struct Task {
@@ -67,6 +75,17 @@ enum Waited {
 }
 
 impl Task {
+    fn new(starter: Starter, workers: Arc<EndpointWorkers>, worker: Worker) -> Self {
+        Self { starter, workers, worker, deployment: None, is_decided: false }
+    }
+
+    async fn run(mut self, mut step: Step) {
+        let mut reserved = None;
+        while let Some((next, room)) = self.round(step, reserved.take()).await {
+            (step, reserved) = (next, room);
+        }
+    }
+
     fn shared(&self) -> &Arc<Shared> {
         &self.starter.shared
     }

@@ -13,8 +13,8 @@ use gristmill_core::job::listing::{Cursor, JobPage, JobQuery};
 use gristmill_core::job::loss::HostLoss;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
-    CallStep, Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
-    StreamPosition,
+    CallStep, Chunk, ChunkPage, ClaimedJob, Demand, HostProcess, JobCounts, JobRecord, Lease,
+    LeftAttempt, NewJob, Outcome, StreamPosition,
 };
 use gristmill_core::job::retention::HistoryMax;
 use gristmill_core::job::state::{JobStatus, ReleaseCause};
@@ -128,8 +128,17 @@ impl JobStore for DelayedStore {
         self.late(answer).await
     }
 
-    async fn note_elsewhere(&self, lease: Lease) -> Result<Fenced, StoreError> {
-        self.store.note_elsewhere(lease).await
+    async fn note_host(&self, lease: Lease, host: HostProcess) -> Result<Fenced, StoreError> {
+        self.store.note_host(lease, host).await
+    }
+
+    fn left_attempts(&self) -> Result<Vec<LeftAttempt>, StoreError> {
+        self.store.left_attempts()
+    }
+
+    async fn durable(&self, id: JobId) -> Result<(), StoreError> {
+        let answer = self.store.durable(id).await;
+        self.late(answer).await
     }
 
     async fn host_lost(&self, lease: Lease, loss: HostLoss) -> Result<Fenced, StoreError> {

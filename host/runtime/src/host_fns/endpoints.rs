@@ -54,7 +54,7 @@ impl State {
             )));
         }
         self.calls += 1;
-        Ok(HandlerCall { endpoint, input: checked(input)?, idempotency_key })
+        Ok(HandlerCall { endpoint, input: checked(input)?, idempotency_key, job: None })
     }
 }
 

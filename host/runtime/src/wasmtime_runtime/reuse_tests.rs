@@ -32,7 +32,7 @@ async fn next(runtime: &TestRuntime, run: &Run) -> String {
         AttemptEnd::Failed { error, .. } => error,
         AttemptEnd::DeadlineReached => "deadline".to_owned(),
         AttemptEnd::NoMemory => "no memory".to_owned(),
-        AttemptEnd::Stopped | AttemptEnd::HostLost(_) => "stopped".to_owned(),
+        AttemptEnd::Stopped | AttemptEnd::HostLost(_) | AttemptEnd::Left => "stopped".to_owned(),
     }
 }
 

@@ -10,6 +10,7 @@
 use std::io;
 
 use gristmill_core::id::JobId;
+use gristmill_core::job::record::HostProcess;
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::{CONTEXT_BYTES, TraceContext};
 use gristmill_core::webhook::delivery::{Delivery, DeliveryState};
@@ -261,10 +262,31 @@ pub(crate) struct AttemptImage<'a> {
     #[n(4)]
     #[cbor(skip_if = "is_default")]
     pub(crate) chunk_count: u64,
-    /// Whether it runs on another host than the active one.
+    /// The process of another host that runs it.
     #[n(5)]
-    #[cbor(skip_if = "is_default")]
-    pub(crate) is_elsewhere: bool,
+    #[cbor(skip_if = "Option::is_none")]
+    pub(crate) host: Option<HostImage>,
+}
+
+/// A process of a host that shares the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct HostImage {
+    #[n(0)]
+    pub(crate) directory: u64,
+    #[n(1)]
+    pub(crate) instance: u64,
+}
+
+impl From<HostProcess> for HostImage {
+    fn from(HostProcess { directory, instance }: HostProcess) -> Self {
+        Self { directory, instance }
+    }
+}
+
+impl From<HostImage> for HostProcess {
+    fn from(HostImage { directory, instance }: HostImage) -> Self {
+        Self { directory, instance }
+    }
 }
 
 /// The present state of a delivery.

@@ -32,7 +32,7 @@ fn full_batch() -> BatchImage<'static> {
         worker: Some("w"),
         error: Some("e"),
         chunk_count: 300,
-        is_elsewhere: false,
+        host: None,
     };
     let row = RowImage {
         state: 3,

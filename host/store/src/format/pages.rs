@@ -23,6 +23,11 @@ pub(crate) fn stored_bytes(chunks: &[Chunk]) -> usize {
     chunks.iter().map(|chunk| chunk.len() + HEADER_BYTES).sum()
 }
 
+/// The bytes of so many chunks that take `stored` bytes.
+pub(crate) fn payload_bytes(chunks: u64, stored: u64) -> u64 {
+    stored.saturating_sub(chunks.saturating_mul(HEADER_BYTES as u64))
+}
+
 /// Consecutive chunks of one job, as they were committed.
 #[derive(Debug, Clone)]
 pub(crate) struct Page {

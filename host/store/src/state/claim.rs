@@ -87,7 +87,6 @@ impl Index {
         let job = self.jobs.get_mut(key)?;
         let attempt = job.row.attempt_mut();
         attempt.worker = Some(worker.clone());
-        attempt.is_elsewhere = false;
         Some(Claimed {
             seq: job.seq,
             lease: Lease { job: job.id, claim, epoch: self.epoch },

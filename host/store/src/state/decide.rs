@@ -5,7 +5,9 @@ use gristmill_core::billing::usage::{JobUsage, Metered};
 use gristmill_core::id::{EndpointId, JobId, OwnerId};
 use gristmill_core::job::loss::Losses;
 use gristmill_core::job::payload::Json;
-use gristmill_core::job::record::{CallStep, Chunk, Lease, Outcome, RequeueCause, TIMED_OUT_ERROR};
+use gristmill_core::job::record::{
+    CallStep, Chunk, HostProcess, Lease, Outcome, RequeueCause, TIMED_OUT_ERROR,
+};
 use gristmill_core::job::state::{
     Effect, IllegalTransition, JobEvent, JobState, JobStatus, Verdict,
 };
@@ -95,6 +97,9 @@ impl Index {
             | JobEvent::Purged
             | JobEvent::TtlElapsed
             | JobEvent::RetentionElapsed => {}
+        }
+        if state.status() != Some(JobStatus::InProgress) {
+            job.row.forget_host();
         }
         // Progress belongs to a running attempt, and each event starts or ends one.
         if let Some(rare) = &mut job.rare {
@@ -308,13 +313,14 @@ impl Index {
         true
     }
 
-    /// Notes that the attempt runs on another host. Returns whether the lease is the current one.
-    pub(crate) fn note_elsewhere(&mut self, lease: Lease, now: Timestamp) -> bool {
+    /// Notes the process of another host that runs the attempt. Returns whether the lease is the
+    /// current one.
+    pub(crate) fn note_host(&mut self, lease: Lease, host: HostProcess, now: Timestamp) -> bool {
         let Some(key) = self.leased(lease, now).map(|(key, _)| key) else { return false };
         let Some(job) = self.jobs.get_mut(key) else { return false };
         let pending = touch(job, key, &mut self.backlog, Urgency::Deferred);
         pending.change.operations += 1;
-        job.row.attempt_mut().is_elsewhere = true;
+        job.row.attempt_mut().host = Some(Box::new(host));
         true
     }
 

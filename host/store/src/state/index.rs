@@ -11,7 +11,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use gristmill_core::billing::usage::{Bill, JobUsage};
-use gristmill_core::id::{EndpointId, JobId, OwnerId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, SubmissionKind};
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::record::StreamPosition;
 use gristmill_core::job::record::{JobCounts, Lease, NewJob, StoreEpoch};
@@ -562,6 +562,12 @@ impl Index {
         }
     }
 
+    /// Whether this is the job of a handler's call that is sent again: it has the id of the first
+    /// time.
+    fn is_sent_before(&self, id: JobId) -> bool {
+        matches!(id.submission(), SubmissionKind::Handler(_)) && self.has(id)
+    }
+
     /// Adds a job to its queue, unless the submission is a duplicate.
     pub(crate) fn submit(
         &mut self,
@@ -577,7 +583,8 @@ impl Index {
         }
         let endpoint = self.endpoint_or_new(&job.endpoint);
         let first = |idempotency| self.idempotency_index.find(&endpoint, idempotency);
-        if let Some(answer) = job.idempotency.and_then(first) {
+        let sent_before = || self.is_sent_before(job.id).then_some(SubmitAnswer::Repeated(job.id));
+        if let Some(answer) = job.idempotency.and_then(first).or_else(sent_before) {
             let (ack, on_disk) = oneshot::channel();
             self.ack_repeated(&answer, ack);
             return Ok(Decided::Repeated(answer, on_disk));

@@ -8,7 +8,9 @@ use gristmill_core::id::{EndpointId, JobId, OwnerId, WorkerId};
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::loss::Losses;
 use gristmill_core::job::payload::Json;
-use gristmill_core::job::record::{Chunk, CompletedJob, JobRecord, PastAttempt, RequeueCause};
+use gristmill_core::job::record::{
+    Chunk, CompletedJob, HostProcess, JobRecord, PastAttempt, RequeueCause,
+};
 use gristmill_core::job::retention::{ChosenRetention, Retention};
 use gristmill_core::job::state::{Claim, JobState, JobStatus};
 use gristmill_core::job::tags::Tags;
@@ -21,6 +23,7 @@ use crate::failure;
 use crate::format::EndpointKey;
 use crate::format::image::AttemptImage;
 use crate::format::image::FixedImage;
+use crate::format::image::HostImage;
 use crate::format::image::JobLocations;
 use crate::format::image::NewJobImage;
 use crate::format::image::RowImage;
@@ -189,8 +192,8 @@ pub(crate) struct Attempt {
     /// The whole error, or its [beginning](failure).
     pub(crate) error: Option<String>,
     pub(crate) chunk_count: u64,
-    /// Whether it runs on another host than the active one.
-    pub(crate) is_elsewhere: bool,
+    /// The process of another host that runs it. Boxed, since few attempts have any at a time.
+    pub(crate) host: Option<Box<HostProcess>>,
     /// Lost hosts of this attempt and earlier ones that are no crashes. Here, since few jobs have
     /// any. The tables of a data directory have none.
     pub(crate) losses: u8,
@@ -442,7 +445,7 @@ impl JobRow {
             worker: attempt.worker.as_ref().map(WorkerId::as_str),
             error: attempt.error.as_deref(),
             chunk_count: attempt.chunk_count,
-            is_elsewhere: attempt.is_elsewhere,
+            host: attempt.host.as_deref().copied().map(HostImage::from),
         });
         RowImage {
             state: status_code(self.status),
@@ -473,7 +476,7 @@ impl JobRow {
                 worker: attempt.worker.map(WorkerId::new).transpose().map_err(text)?,
                 error: attempt.error.map(str::to_owned),
                 chunk_count: attempt.chunk_count,
-                is_elsewhere: attempt.is_elsewhere,
+                host: attempt.host.map(|host| Box::new(host.into())),
                 losses: image.losses,
                 result_bytes: image.result_bytes,
                 past: PastAttempts::of(image.past)?,
@@ -510,6 +513,18 @@ impl JobRow {
     }
 
     /// How often it has lost its host since a client submitted or retried it.
+    /// The process of another host that runs the job.
+    pub(crate) fn host(&self) -> Option<HostProcess> {
+        self.attempt.as_ref()?.host.as_deref().copied()
+    }
+
+    /// Its attempt has ended.
+    pub(crate) fn forget_host(&mut self) {
+        if self.host().is_some() {
+            self.attempt_mut().host = None;
+        }
+    }
+
     pub(crate) fn losses(&self) -> Losses {
         let others = self.attempt.as_ref().map_or(0, |attempt| attempt.losses);
         Losses { crashes: self.crashes, others }

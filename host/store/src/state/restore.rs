@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use gristmill_core::billing::usage::UsageRow;
 use gristmill_core::id::{EndpointId, JobId, OwnerId};
 use gristmill_core::job::loss::{HostLoss, LossBounds};
-use gristmill_core::job::record::JobCounts;
+use gristmill_core::job::record::{JobCounts, Lease, LeftAttempt};
 use gristmill_core::job::state::{JobEvent, JobStatus};
 use gristmill_core::time::Timestamp;
 use gristmill_core::webhook::delivery::{Delivery, DeliveryId};
@@ -14,6 +14,7 @@ use gristmill_core::webhook::delivery::{Delivery, DeliveryId};
 use crate::error::Recovery;
 use crate::format::EndpointKey;
 use crate::format::image::{IdempotencyImage, JobImage, JobLocations, NewJobImage, StateImage};
+use crate::format::pages::payload_bytes;
 use crate::medium::{Medium, PayloadLocation, SegmentId};
 use crate::state::disk_usage::DiskUsage;
 use crate::state::found_row::FoundRow;
@@ -300,8 +301,8 @@ impl Index {
         jobs.filter(is_open).filter(|job| job.purge_at() <= now).count() as u64
     }
 
-    /// Decides the state of jobs past their time and of jobs that were running. `ended` is the loss
-    /// of the host that had the store.
+    /// Decides the state of jobs past their time and of jobs that ran on the host that had the
+    /// store, whose loss is `ended`. Those on other hosts are [left](Self::left_attempts).
     pub(crate) fn repair(
         &mut self,
         ended: HostLoss,
@@ -323,27 +324,53 @@ impl Index {
             .jobs
             .range(0..self.jobs.end())
             .filter(|(_, job)| job.row.status == Some(JobStatus::InProgress))
-            .map(|(key, job)| {
-                let is_elsewhere = job.row.attempt.as_ref().is_some_and(|at| at.is_elsewhere);
-                let loss = if is_elsewhere { HostLoss::Unreachable } else { ended };
-                (key, loss, job.row.losses().is_last(loss, bounds))
-            })
+            .filter(|(_, job)| job.row.host().is_none())
+            .map(|(key, job)| (key, job.row.losses().is_last(ended, bounds)))
             .collect();
-        for (key, loss, is_last) in running {
+        for (key, is_last) in running {
             // The dispatcher does not exist yet; it examines all queues when it starts.
-            let lost = self.decide(key, JobEvent::HostLost { loss, is_last }, now);
+            let lost = self.decide(key, JobEvent::HostLost { loss: ended, is_last }, now);
             debug_assert!(lost.is_ok(), "a running job can lose its host");
             if is_last {
                 recovery.given_up += 1;
                 if let Some(job) = self.jobs.get_mut(key) {
-                    job.row.attempt_mut().error = Some(bounds.error(loss));
+                    job.row.attempt_mut().error = Some(bounds.error(ended));
                 }
             } else {
                 recovery.requeued += 1;
             }
         }
+        recovery.left = self.left_attempts().len() as u64;
         recovery.waiting =
             self.endpoints.values().map(|endpoint| endpoint.ready.len() as u64).sum();
+    }
+
+    /// The attempts of running jobs that other hosts have had before this start.
+    pub(crate) fn left_attempts(&self) -> Vec<LeftAttempt> {
+        let jobs = self.jobs.range(0..self.jobs.end()).map(|(_, job)| job);
+        jobs.filter(|job| job.row.status == Some(JobStatus::InProgress))
+            .filter_map(|job| self.left_attempt(job))
+            .collect()
+    }
+
+    fn left_attempt(&self, job: &Job) -> Option<LeftAttempt> {
+        let attempt = job.row.attempt.as_deref()?;
+        let claim = job.row.last_claim;
+        Some(LeftAttempt {
+            endpoint: self.endpoints.get(&job.endpoint)?.name.clone(),
+            lease: Lease { job: job.id, claim, epoch: self.epoch },
+            worker: attempt.worker.clone()?,
+            host: job.row.host()?,
+            owner: self.owners.name(job.owner).clone(),
+            attempt: claim.0,
+            started_at: attempt.started_at?,
+            execution_timeout_ms: job.times.execution_timeout_ms(),
+            ttl_at: job.row.ttl_at,
+            trace: job.trace().cloned(),
+            input_bytes: job.input_bytes.into(),
+            chunks: attempt.chunk_count,
+            chunk_bytes: payload_bytes(attempt.chunk_count, attempt.result_bytes),
+        })
     }
 }
 

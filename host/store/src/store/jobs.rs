@@ -13,8 +13,8 @@ use gristmill_core::job::listing::{Cursor, JobPage};
 use gristmill_core::job::loss::HostLoss;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
-    CallStep, Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
-    StreamPosition,
+    CallStep, Chunk, ChunkPage, ClaimedJob, Demand, HostProcess, JobCounts, JobRecord, Lease,
+    LeftAttempt, NewJob, Outcome, StreamPosition,
 };
 use gristmill_core::job::retention::HistoryMax;
 use gristmill_core::job::state::{JobEvent, JobStatus, ReleaseCause};
@@ -272,8 +272,18 @@ impl JobStore for Store {
         self.await_durable(is_applied, on_disk).await
     }
 
-    async fn note_elsewhere(&self, lease: Lease) -> FencedAnswer {
-        Ok(fenced(self.shared.change(|index, now| index.note_elsewhere(lease, now))?))
+    async fn note_host(&self, lease: Lease, host: HostProcess) -> FencedAnswer {
+        Ok(fenced(self.shared.change(|index, now| index.note_host(lease, host, now))?))
+    }
+
+    fn left_attempts(&self) -> Result<Vec<LeftAttempt>, StoreError> {
+        self.shared.read(|index, _| index.left_attempts())
+    }
+
+    async fn durable(&self, id: JobId) -> Result<(), StoreError> {
+        let (ack, on_disk) = oneshot::channel();
+        self.shared.change(|index, _| index.ack_id(id, ack))?;
+        answer(on_disk).await
     }
 
     async fn cancel(

@@ -165,7 +165,7 @@ pub(crate) fn read<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<NewJobIma
         worker: text(15)?,
         error: text(16)?,
         chunk_count: number(17)?,
-        is_elsewhere: false,
+        host: None,
     };
     let past = row.get_ref(27)?.as_blob_or_null()?;
     let (trace, trace_state) = trace::parts(row.get_ref(30)?.as_blob_or_null()?);

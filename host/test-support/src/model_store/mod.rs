@@ -13,15 +13,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use gristmill_core::billing::usage::{Bill, JobUsage, Metered};
-use gristmill_core::id::{EndpointId, JobId, ShardId, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, ShardId, SubmissionKind, WorkerId};
 use gristmill_core::job::filter::{ErrorText, JobCandidate, JobSearch, Match};
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::listing::{Cursor, JobPage, JobQuery, Positions};
 use gristmill_core::job::loss::{HostLoss, LossBounds, Losses};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
-    CallStep, Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
-    StreamPosition, TIMED_OUT_ERROR, queue_limit,
+    CallStep, Chunk, ChunkPage, ClaimedJob, Demand, HostProcess, JobCounts, JobRecord, Lease,
+    LeftAttempt, NewJob, Outcome, StreamPosition, TIMED_OUT_ERROR, queue_limit,
 };
 use gristmill_core::job::retention::HistoryMax;
 use gristmill_core::job::state::{Claim, JobEvent, JobState, JobStatus, ReleaseCause};
@@ -97,13 +97,14 @@ impl ModelStore {
             state.set_calls(id, |_| 0, &mut notifications);
             let Some(job) = state.jobs.get_mut(&id) else { continue };
             job.chunks_delivered = 0;
+            job.progress = None;
             let is_running = matches!(job.state, JobState::InProgress { .. });
-            let loss = if job.is_elsewhere { HostLoss::Unreachable } else { HostLoss::Crash };
+            let loss = HostLoss::Crash;
             let is_last = job.losses.is_last(loss, BOUNDS);
             if job.purge_at() <= now {
                 let event = State::expiry_of(job, now);
                 state.apply(id, event, now, &mut notifications);
-            } else if is_running {
+            } else if is_running && job.host.is_none() {
                 if is_last {
                     job.error = Some(BOUNDS.error(loss));
                 }
@@ -177,8 +178,11 @@ impl JobStore for ModelStore {
                 return Err(StoreError::EndpointDeleted);
             }
             let idempotency = new.idempotency;
+            let is_call = matches!(new.id.submission(), SubmissionKind::Handler(_));
+            let sent_before = is_call && state.jobs.contains_key(&new.id);
             let repeated = idempotency
-                .and_then(|idempotency| state.submissions.find(&new.endpoint, idempotency));
+                .and_then(|idempotency| state.submissions.find(&new.endpoint, idempotency))
+                .or_else(|| sent_before.then_some(SubmitAnswer::Repeated(new.id)));
             if let Some(repeated) = repeated {
                 return Ok(repeated);
             }
@@ -198,7 +202,7 @@ impl JobStore for ModelStore {
                 last_claim: Claim::default(),
                 retries: 0,
                 losses: Losses::default(),
-                is_elsewhere: false,
+                host: None,
                 created_at: now,
                 queued_at: now,
                 ttl_at: now.plus_millis(new.policy.ttl_ms),
@@ -328,12 +332,20 @@ impl JobStore for ModelStore {
         })
     }
 
-    async fn note_elsewhere(&self, lease: Lease) -> Result<Fenced, StoreError> {
+    async fn note_host(&self, lease: Lease, host: HostProcess) -> Result<Fenced, StoreError> {
         self.change(|state, now, _| {
             let Some(job) = state.leased(lease, now) else { return Fenced::Stale };
-            job.is_elsewhere = true;
+            job.host = Some(host);
             Fenced::Applied
         })
+    }
+
+    fn left_attempts(&self) -> Result<Vec<LeftAttempt>, StoreError> {
+        self.read(|state, _| state.left_attempts())
+    }
+
+    async fn durable(&self, _: JobId) -> Result<(), StoreError> {
+        self.read(|_, _| ())
     }
 
     async fn cancel(

@@ -15,8 +15,8 @@ use gristmill_core::job::document::webhook_body;
 use gristmill_core::job::loss::Losses;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
-    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, PastAttempt,
-    RequeueCause, StoreEpoch,
+    Chunk, ChunkPage, ClaimedJob, Demand, HostProcess, JobCounts, JobRecord, Lease, LeftAttempt,
+    NewJob, PastAttempt, RequeueCause, StoreEpoch,
 };
 use gristmill_core::job::state::{Claim, Effect, JobEvent, JobState, JobStatus};
 use gristmill_core::jobs::stream::OutputList;
@@ -78,8 +78,8 @@ pub(super) struct ModelJob {
     pub(super) last_claim: Claim,
     pub(super) retries: u32,
     pub(super) losses: Losses,
-    /// Whether its attempt runs on another host.
-    pub(super) is_elsewhere: bool,
+    /// The process of another host that runs it.
+    pub(super) host: Option<HostProcess>,
     pub(super) created_at: Timestamp,
     pub(super) queued_at: Timestamp,
     pub(super) ttl_at: Timestamp,
@@ -306,6 +306,7 @@ impl State {
             job.started_at = Some(now);
         } else {
             job.progress = None;
+            job.host = None;
         }
         if let JobEvent::HostLost { loss, .. } = event {
             job.losses = job.losses.and(loss);
@@ -426,7 +427,6 @@ impl State {
             }
             let claim = job.last_claim.next();
             job.worker = Some(worker.clone());
-            job.is_elsewhere = false;
             let mut claimed = ClaimedJob {
                 lease: Lease { job: id, claim, epoch },
                 worker: worker.clone(),
@@ -446,6 +446,29 @@ impl State {
             notifications.queues.remove(endpoint);
             return Some(claimed);
         }
+    }
+
+    /// The attempts of running jobs that other hosts have had since before this start.
+    pub(super) fn left_attempts(&self) -> Vec<LeftAttempt> {
+        let left = |job: &ModelJob| {
+            let JobState::InProgress { claim } = job.state else { return None };
+            Some(LeftAttempt {
+                endpoint: job.new.endpoint.clone(),
+                lease: Lease { job: job.new.id, claim, epoch: self.epoch() },
+                worker: job.worker.clone()?,
+                host: job.host?,
+                owner: job.new.owner.clone(),
+                attempt: claim.0,
+                started_at: job.started_at?,
+                execution_timeout_ms: job.new.policy.execution_timeout_ms,
+                ttl_at: job.ttl_at,
+                trace: job.new.trace.clone(),
+                input_bytes: job.new.input.len() as u64,
+                chunks: job.chunks.len() as u64,
+                chunk_bytes: job.chunks.iter().map(|chunk| chunk.len() as u64).sum(),
+            })
+        };
+        self.jobs.values().filter_map(left).collect()
     }
 
     /// Deletes all data of an endpoint, except its usage.
