@@ -49,6 +49,14 @@ pub(crate) struct Offer {
     pub(crate) attempts: Vec<KeptAttempt>,
 }
 
+/// The memory of a runner's sandboxes, now and whenever it has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(crate) struct Memory {
+    /// Bytes that no attempt can get: those that sandboxes have, and those that are withheld.
+    #[prost(uint64, tag = "1")]
+    pub(crate) used_bytes: u64,
+}
+
 /// An attempt that goes on.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct KeptAttempt {

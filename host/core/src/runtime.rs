@@ -172,6 +172,8 @@ pub struct RuntimeLoad {
 pub struct SandboxMemory {
     /// What they are charged, and what is withheld from them since the machine is short of memory.
     pub permits: PermitBytes,
+    /// The part of those permits that idle instances have: they end for an attempt that needs it.
+    pub idle: u64,
     /// What ended sandboxes have left in memory, for the next ones.
     pub kept: u64,
 }
@@ -189,6 +191,10 @@ pub struct RunnerHost {
     pub cores: u64,
     /// Attempts that it runs now.
     pub running: u64,
+    /// Bytes of its sandboxes.
+    pub memory_bytes: u64,
+    /// Most bytes of its sandboxes.
+    pub memory_bytes_max: u64,
     /// When it has connected.
     pub since: Timestamp,
 }

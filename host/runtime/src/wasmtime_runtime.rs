@@ -449,7 +449,8 @@ impl Runtime for WasmtimeRuntime {
     }
 
     fn memory(&self) -> SandboxMemory {
-        SandboxMemory { permits: self.permits.bytes(), kept: self.artifacts.engines().kept_bytes() }
+        let kept = self.artifacts.engines().kept_bytes();
+        SandboxMemory { permits: self.permits.bytes(), idle: self.idle.bytes(), kept }
     }
 
     async fn perform(

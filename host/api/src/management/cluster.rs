@@ -17,6 +17,7 @@ use crate::openapi::tag;
 pub(crate) async fn get(Caller { state, .. }: Caller<ReadMetrics>) -> Json<Cluster> {
     let runners = state.control.host.runners();
     let elsewhere: u64 = runners.iter().map(|host| host.running).sum();
+    let own = state.control.host.counters().memory.permits;
     let active = ClusterHost {
         role: HostRole::Active,
         address: state.facts.cluster_address.clone(),
@@ -24,19 +25,20 @@ pub(crate) async fn get(Caller { state, .. }: Caller<ReadMetrics>) -> Json<Clust
         since: rfc3339(state.started.at),
         running: state.control.host.load().running.saturating_sub(elsewhere),
         max_running: state.facts.sandboxes_max,
+        memory_bytes: own.taken,
+        max_memory_bytes: own.max,
         cores: cores() as u64,
     };
-    let standby = |host: RunnerHost| {
-        let RunnerHost { address, version, sandboxes, cores, running, since, .. } = host;
-        ClusterHost {
-            role: HostRole::Standby,
-            address: Some(address),
-            version,
-            since: rfc3339(since),
-            running,
-            max_running: sandboxes,
-            cores,
-        }
+    let standby = |host: RunnerHost| ClusterHost {
+        role: HostRole::Standby,
+        address: Some(host.address),
+        version: host.version,
+        since: rfc3339(host.since),
+        running: host.running,
+        max_running: host.sandboxes,
+        memory_bytes: host.memory_bytes,
+        max_memory_bytes: host.memory_bytes_max,
+        cores: host.cores,
     };
     let hosts = [active].into_iter().chain(runners.into_iter().map(standby)).collect();
     Json(Cluster { hosts })

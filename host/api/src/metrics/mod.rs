@@ -157,7 +157,8 @@ fn registry(mut registry: Registry, counters: &HostCounters, waiting_calls: u64)
     gauge("sandboxes_running", "Sandboxes that run a job", load.running);
     gauge("sandboxes_idle", "Idle instances that wait for their next job", load.idle);
     gauge("sandboxes_waiting", "Workers that wait for a sandbox", load.waiting);
-    let SandboxMemory { permits: PermitBytes { max, taken, withheld, growing }, kept } = *memory;
+    let SandboxMemory { permits: PermitBytes { max, taken, withheld, growing }, kept, .. } =
+        *memory;
     gauge("sandboxes_growing", "Sandboxes that wait for more memory", growing);
     gauge("sandbox_memory_max_bytes", "Most memory of all sandboxes of this host", max);
     gauge("sandbox_memory_charged_bytes", "Memory that they are charged", taken);

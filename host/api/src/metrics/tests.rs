@@ -24,7 +24,7 @@ fn each_metric_has_its_name_its_type_and_its_value() {
         store,
         lost_log_lines: 2,
         load,
-        memory: SandboxMemory { permits, kept: 14 },
+        memory: SandboxMemory { permits, idle: 0, kept: 14 },
         hosts: 3,
         endpoints: 4,
         compiles: DurationTotals::default(),

@@ -31,7 +31,7 @@ use tracing::{debug, warn};
 use super::balance::Busy;
 use super::site::Site;
 use crate::frames::{self, FrameBody, FrameReader};
-use crate::messages::{Failure, Forget, Hello, Offer, PROTOCOL, Retire};
+use crate::messages::{Failure, Forget, Hello, Memory, Offer, PROTOCOL, Retire};
 use crate::{convert, transport};
 
 /// Longest time for a runner to open its sandboxes.
@@ -52,6 +52,8 @@ pub(crate) struct Link {
     deployments: Mutex<HashMap<EndpointId, Known>>,
     deployments_made: AtomicU64,
     is_closed: AtomicBool,
+    /// Bytes of its sandboxes, as it has reported them.
+    memory_bytes: AtomicU64,
     /// Whether the runner is this process, which was one before it became active.
     is_own: bool,
     /// Fires when the connection has ended.
@@ -203,6 +205,7 @@ impl Link {
             deployments: Mutex::default(),
             deployments_made: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
+            memory_bytes: AtomicU64::new(0),
             is_own,
             lost: CancellationToken::new(),
             loss: OnceLock::new(),
@@ -234,9 +237,18 @@ impl Link {
     }
 
     pub(crate) fn host(&self) -> RunnerHost {
-        let Offer { version, sandboxes, cores, .. } = self.offer.clone();
-        let (address, running) = (self.name(), self.running());
-        RunnerHost { address, version, sandboxes, cores, running, since: self.since }
+        let Offer { version, sandboxes, cores, memory_bytes: memory_bytes_max, .. } =
+            self.offer.clone();
+        RunnerHost {
+            address: self.name(),
+            version,
+            sandboxes,
+            cores,
+            running: self.running(),
+            memory_bytes: self.memory_bytes.load(Ordering::Relaxed),
+            memory_bytes_max,
+            since: self.since,
+        }
     }
 
     /// Attempts that run there, and sandboxes that are reserved.
@@ -248,6 +260,19 @@ impl Link {
     /// and lets it wait for more.
     fn estimate(&self, deployment: &Deployment) -> u64 {
         self.peaks.estimate(deployment).min(self.permits.bytes_of_owner_max())
+    }
+
+    /// Follows the memory of its sandboxes: an attempt may have more there than when it began.
+    pub(super) async fn follow_memory(&self) -> Result<(), LinkError> {
+        let (_orders, body) = frames::channel();
+        let answer = self.send("/memory", body).await?;
+        let mut reports = FrameReader::new(answer.into_body());
+        while let Some(Memory { used_bytes }) = reports.next().await? {
+            self.memory_bytes.store(used_bytes, Ordering::Relaxed);
+            // The attempts that this host has begun there are counted already.
+            self.permits.withhold(used_bytes.saturating_sub(self.permits.bytes().taken));
+        }
+        Ok(())
     }
 
     /// An attempt has ended there.

@@ -11,7 +11,7 @@ use gristmill_core::sharing::tenancy::Tenancy;
 use parking_lot::RwLock;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::attempts::RemoteAttempts;
 use super::link::{Link, LinkEnd, Prepared};
@@ -64,7 +64,16 @@ impl Runners {
             "the host {name} runs jobs for this one, in up to {} sandboxes",
             link.offer().sandboxes
         );
-        let LinkEnd { reason, loss } = ended.await;
+        let following = async {
+            // It ends with the connection.
+            let ended = link.follow_memory().await;
+            debug!("the memory of the host {name} is not known any more: {ended:?}");
+            std::future::pending().await
+        };
+        let LinkEnd { reason, loss } = tokio::select! {
+            end = ended => end,
+            () = following => return,
+        };
         self.remove(&link);
         link.lose(loss);
         info!("the host {name} runs no jobs for this one any more: {reason}");

@@ -6,6 +6,7 @@
 mod attempt;
 mod attempts;
 mod connection;
+mod memory;
 mod sink;
 mod unconfirmed;
 
@@ -91,6 +92,7 @@ impl Connection {
         let (head, body) = request.into_parts();
         let answered = match head.uri.path() {
             "/attempt" => return self.run_attempt(body),
+            "/memory" => return self.report_memory(),
             "/hello" => self.hello(body).await,
             "/prepare" => self.prepare(body).await,
             "/retire" => self.retire(body).await,
@@ -162,6 +164,17 @@ impl Connection {
             self.runner.attempts.forget(&key);
         }
         Ok(frames::single(&Failure::default()))
+    }
+
+    /// An answer that does not end.
+    fn report_memory(self: Arc<Self>) -> Response<FrameBody> {
+        let (reports, body) = frames::channel();
+        let guests = self.runner.settings.guests.clone();
+        let reporting = async move {
+            let Ok(runtime) = self.runtime() else { return };
+            memory::report(&*runtime, &reports).await;
+        };
+        Response::new(body.with_task(AbortOnDropHandle::new(guests.spawn(reporting))))
     }
 
     /// The answer begins before the attempt: a request without an answer has begun nothing.

@@ -470,6 +470,31 @@ async fn is_never_reserved(active: &Active, endpoint: &str) -> bool {
     true
 }
 
+/// Sandboxes grow after they have begun.
+#[tokio::test]
+async fn no_attempt_begins_where_the_memory_is_used() {
+    let active = Active::new().await;
+    let runner = active.connect_unprepared("runner", 2, 1024 * MIB).await;
+    active.until_ready("e").await;
+    let _taken = active.occupy();
+    let memory = |bytes| runner.runtime.memory_bytes.store(bytes, Ordering::SeqCst);
+    let reported = || active.runners.hosts()[0].memory_bytes;
+    let deployment = active.deployment("e");
+    let reserve = || active.runtime.try_reserve(&deployment, Level::CLIENT);
+    memory(1024 * MIB);
+    eventually(|| reported() == 1024 * MIB).await;
+    assert!(reserve().is_none());
+    memory(100 * MIB);
+    eventually(|| reported() == 100 * MIB).await;
+    let first = reserve().unwrap();
+    // What it takes there by and by is counted once.
+    memory(164 * MIB);
+    eventually(|| reported() == 164 * MIB).await;
+    assert!(reserve().is_some());
+    drop(first);
+    assert_eq!(active.runners.hosts()[0].memory_bytes_max, 1024 * MIB);
+}
+
 #[tokio::test]
 async fn some_deployments_run_on_the_active_host_only() {
     let active = Active::new().await;

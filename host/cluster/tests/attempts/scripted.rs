@@ -1,7 +1,7 @@
 //! A runtime whose attempts do what their input says.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -13,8 +13,9 @@ use gristmill_core::job::record::{Chunk, Part};
 use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun, FailureReason, LogLevel,
-    Reservation, Runtime, RuntimeLoad, Usage,
+    Reservation, Runtime, RuntimeLoad, SandboxMemory, Usage,
 };
+use gristmill_core::sharing::permits::PermitBytes;
 use gristmill_core::sharing::shares::Level;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -35,6 +36,8 @@ pub(crate) struct Scripted {
     pub(crate) level: Mutex<Option<Level>>,
     /// Steps that "go on" may make.
     pub(crate) paces: Semaphore,
+    /// Bytes that its sandboxes have.
+    pub(crate) memory_bytes: AtomicU64,
 }
 
 /// An attempt that is in progress.
@@ -61,6 +64,7 @@ impl Scripted {
             cannot_run: AtomicBool::new(false),
             level: Mutex::default(),
             paces: Semaphore::new(0),
+            memory_bytes: AtomicU64::new(0),
         })
     }
 
@@ -97,6 +101,12 @@ impl Runtime for Scripted {
 
     fn load(&self) -> RuntimeLoad {
         RuntimeLoad { running: self.running() as u64, idle: 0, waiting: 0 }
+    }
+
+    fn memory(&self) -> SandboxMemory {
+        let taken = self.memory_bytes.load(Ordering::SeqCst);
+        let permits = PermitBytes { taken, ..PermitBytes::default() };
+        SandboxMemory { permits, ..SandboxMemory::default() }
     }
 
     async fn perform(

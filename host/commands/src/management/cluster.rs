@@ -31,13 +31,15 @@ pub(crate) async fn cluster(args: ClusterArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn table(Cluster { hosts }: &Cluster) -> Vec<String> {
-    let headings = ["ADDRESS", "ROLE", "RUNNING", "CORES", "VERSION", "SINCE"];
+    let headings = ["ADDRESS", "ROLE", "RUNNING", "MEMORY", "CORES", "VERSION", "SINCE"];
     let rows = hosts.iter().map(|host| {
-        let ClusterHost { role, address, version, since, running, max_running, cores } = host;
+        let ClusterHost { role, address, version, since, running, max_running, cores, .. } = host;
+        let [memory, max] = [host.memory_bytes, host.max_memory_bytes].map(output::size);
         [
             address.as_deref().unwrap_or("-").to_owned(),
             role.as_str().to_owned(),
             format!("{} of {}", output::grouped(*running), output::grouped(*max_running)),
+            format!("{memory} of {max}"),
             output::grouped(*cores),
             version.clone(),
             since.clone(),
@@ -54,16 +56,16 @@ mod tests {
     fn hosts_stand_in_columns() {
         let cluster = r#"{"hosts":[
             {"role":"active","address":"10.0.0.1:7000","version":"0.1.0","since":"2026-11-25T10:00:00Z",
-             "running":256,"maxRunning":256,"cores":8},
+             "running":256,"maxRunning":256,"memoryBytes":1610612736,"maxMemoryBytes":16106127360,"cores":8},
             {"role":"standby","address":"10.0.0.2:7000","version":"0.1.0","since":"2026-11-25T10:05:00Z",
-             "running":3,"maxRunning":1024,"cores":16},
+             "running":3,"maxRunning":1024,"memoryBytes":9437184,"maxMemoryBytes":32212254720,"cores":16},
             {"role":"active","version":"0.1.0","since":"2026-11-25T10:00:00Z","running":0,"maxRunning":256,
-             "cores":8}]}"#;
+             "memoryBytes":0,"maxMemoryBytes":16106127360,"cores":8}]}"#;
         let expected = [
-            "ADDRESS        ROLE     RUNNING     CORES  VERSION  SINCE",
-            "10.0.0.1:7000  active   256 of 256  8      0.1.0    2026-11-25T10:00:00Z",
-            "10.0.0.2:7000  standby  3 of 1 024  16     0.1.0    2026-11-25T10:05:00Z",
-            "-              active   0 of 256    8      0.1.0    2026-11-25T10:00:00Z",
+            "ADDRESS        ROLE     RUNNING     MEMORY               CORES  VERSION  SINCE",
+            "10.0.0.1:7000  active   256 of 256  1.5 GiB of 15.0 GiB  8      0.1.0    2026-11-25T10:00:00Z",
+            "10.0.0.2:7000  standby  3 of 1 024  9.0 MiB of 30.0 GiB  16     0.1.0    2026-11-25T10:05:00Z",
+            "-              active   0 of 256    0 B of 15.0 GiB      8      0.1.0    2026-11-25T10:00:00Z",
         ];
         assert_eq!(table(&serde_json::from_str(cluster).unwrap()), expected);
     }

@@ -137,6 +137,13 @@ impl Idle {
         self.state.lock().waiting.len()
     }
 
+    /// The bytes that they are charged.
+    pub(crate) fn bytes(&self) -> u64 {
+        let state = self.state.lock();
+        let charged = |waiting: &IdleInstance| waiting.instance.charge().permit().amount().bytes;
+        state.waiting.iter().map(charged).sum()
+    }
+
     /// Ends some of them, and returns whether any are left.
     fn end_if(&self, mut is_over: impl FnMut(&IdleInstance) -> bool) -> bool {
         let mut state = self.state.lock();

@@ -64,7 +64,7 @@ fn bytes(text: &str, name: &str) -> Option<u64> {
 
 /// The bytes to withhold from sandboxes on a machine with so many.
 fn withheld(measured: Measured, memory: SandboxMemory, available: u64) -> u64 {
-    let SandboxMemory { permits: PermitBytes { max, taken, .. }, kept } = memory;
+    let SandboxMemory { permits: PermitBytes { max, taken, .. }, kept, .. } = memory;
     let Measured { process, machine_free } = measured;
     let most = max.saturating_sub(NEVER_WITHHELD);
     let free = machine_free.min(available.saturating_sub(process));
@@ -80,7 +80,7 @@ fn withheld(measured: Measured, memory: SandboxMemory, available: u64) -> u64 {
 pub(crate) async fn watch(permits: Permits, kept: impl Fn() -> Option<u64>, available: u64) {
     let mut was_short = false;
     while let Some(kept) = kept() {
-        let memory = SandboxMemory { permits: permits.bytes(), kept };
+        let memory = SandboxMemory { permits: permits.bytes(), idle: 0, kept };
         if permits.taken() > 0 || memory.permits.withheld > 0 {
             // A kernel that does not say is not Linux: nothing is withheld there.
             let Ok(measured) = Measured::now() else { return };
@@ -120,7 +120,7 @@ mod tests {
     fn what_the_rest_has_beyond_its_part_is_withheld() {
         let withheld = |max, taken, kept, process, machine_free| {
             let permits = PermitBytes { max, taken, ..PermitBytes::default() };
-            let memory = SandboxMemory { permits, kept };
+            let memory = SandboxMemory { permits, idle: 0, kept };
             withheld(Measured { process, machine_free }, memory, 16 * GIB)
         };
         // Sandboxes may have 10 of 16 GiB.

@@ -33,6 +33,10 @@ pub struct ClusterHost {
     pub running: u64,
     /// Most jobs that it runs at one time.
     pub max_running: u64,
+    /// Bytes that its sandboxes have; of a standby, as it has reported them.
+    pub memory_bytes: u64,
+    /// Most bytes that its sandboxes may have.
+    pub max_memory_bytes: u64,
     /// Its cores.
     pub cores: u64,
 }
