@@ -142,11 +142,14 @@ fn as_text(ready: &Ready<'_>, is_kept: bool) -> String {
     if let Some(database) = ready.database {
         line += &format!(", database: {}, active", database.url());
     }
-    if recovery.waiting + recovery.requeued + recovery.given_up > 0 {
+    if recovery.waiting + recovery.requeued + recovery.given_up + recovery.left > 0 {
         line += &format!(
             ", jobs: {} waiting, {} of them to run again",
             recovery.waiting, recovery.requeued
         );
+        if recovery.left > 0 {
+            line += &format!(", {} on other hosts", recovery.left);
+        }
         if recovery.given_up > 0 {
             line += &format!(
                 ", {} FAILED since the host ended too often while they ran",

@@ -217,7 +217,8 @@ async fn follow(
             Ok(Taken::Ended(report)) => {
                 let link = request.link();
                 link.ended(&attempt.deployment, &report);
-                if !is_stopped && matches!(report.end, AttemptEnd::Stopped) {
+                let is_new = request.started().is_some();
+                if is_new && !is_stopped && matches!(report.end, AttemptEnd::Stopped) {
                     // The runner is about to end, and would stop every further attempt: it has no
                     // others to run, so that it would be chosen again and again.
                     debug!("the host {} stops its attempts", link.name());

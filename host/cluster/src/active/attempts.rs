@@ -79,16 +79,18 @@ impl RemoteAttempts {
         Listed { attempts: self.clone(), key, found }
     }
 
-    /// Goes on with the attempts that a runner has kept. Ends the others.
-    pub(super) fn present(&self, link: &Arc<Link>) {
+    /// Goes on with the attempts that a runner has kept, and returns their number. Ends the others.
+    pub(super) fn present(&self, link: &Arc<Link>) -> usize {
         let process = link.process();
         let mut kept = convert::kept_attempts(&link.offer().attempts);
+        let mut wanted = 0;
         let known = self.known.lock();
         let of_directory = |remote: &Remote| remote.process.directory == process.directory;
         for (key, remote) in known.iter().filter(|(_, remote)| of_directory(remote)) {
             let found = match (remote.process == process).then(|| kept.remove(key)) {
                 None => Found::Ended,
                 Some(Some(until)) => {
+                    wanted += 1;
                     Found::Kept(link.room_of_kept(&remote.deployment, remote.level), until)
                 }
                 Some(None) => Found::Absent,
@@ -99,6 +101,7 @@ impl RemoteAttempts {
         drop(known);
         let unwanted: Vec<_> = kept.into_keys().collect();
         self.end(link, &unwanted);
+        wanted
     }
 
     /// Ends attempts of a runner, unless the next active host may want them.

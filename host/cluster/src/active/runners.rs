@@ -52,7 +52,7 @@ impl Runners {
         };
         let link = Arc::new(link);
         // Before it runs new attempts, which it need not offer.
-        self.attempts.present(&link);
+        let kept = self.attempts.present(&link);
         if !self.add(&link) {
             warn!(
                 "the host at {peer} runs no jobs for this one: there are {RUNNERS_MAX} runners already"
@@ -61,7 +61,7 @@ impl Runners {
         }
         let name = link.name();
         info!(
-            "the host {name} runs jobs for this one, in up to {} sandboxes",
+            "the host {name} runs jobs for this one, in up to {} sandboxes, and goes on with {kept}",
             link.offer().sandboxes
         );
         let following = async {
@@ -88,7 +88,8 @@ impl Runners {
         match Link::open(io, own, &self.site, true).await {
             Ok((link, ended)) => {
                 let link = Arc::new(link);
-                self.attempts.present(&link);
+                let kept = self.attempts.present(&link);
+                info!("this host goes on with {kept} jobs of the former active host");
                 link.lose(ended.await.loss);
             }
             Err(error) => warn!("the jobs that this host runs begin again: {error}"),

@@ -11,6 +11,7 @@ use gristmill_core::sharing::shares::Level;
 use gristmill_core::time::Timestamp;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::hosts::{Active, Connected, Relay};
 use crate::sink::Sink;
@@ -140,6 +141,28 @@ async fn an_end_that_is_not_on_disk_is_sent_to_the_next_active_host() {
     assert_eq!(returned(task.await.unwrap().end), json!(7));
 }
 
+/// The former active host had stopped it, and ended before that was on disk.
+#[tokio::test]
+async fn a_runner_whose_attempt_was_stopped_earlier_runs_further_ones() {
+    let mut former = Former::new().await;
+    let sink = Arc::new(Sink::default());
+    sink.is_behind.store(true, Ordering::SeqCst);
+    let attempt = former.active.attempt(&json!({ "do": "wait" }));
+    let task = former.perform(&attempt, &sink);
+    eventually(|| former.runner.runtime.running() == 1).await;
+    attempt.stop.cancel();
+    assert!(matches!(task.await.unwrap().end, AttemptEnd::Stopped));
+    former.link.cut();
+    eventually(|| former.active.runners.hosts().is_empty()).await;
+
+    let next = Arc::new(Active::adopting(LONG).await);
+    let attempt = Attempt { stop: CancellationToken::new(), ..attempt };
+    let task = go_on(&next, &former.left(&attempt, 0), attempt, &Arc::new(Sink::default()));
+    former.runner.reconnect(&next, &mut former.link).await;
+    assert!(matches!(task.await.unwrap().end, AttemptEnd::Stopped));
+    next.until_ready("e").await;
+}
+
 #[tokio::test]
 async fn an_active_host_that_ends_in_order_leaves_its_attempts_to_the_next_one() {
     let mut former = Former::new().await;
@@ -202,7 +225,7 @@ async fn a_runner_that_becomes_active_goes_on_with_its_own_attempts() {
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     let (runners, runner) = (next.runners.clone(), former.runner.runner.clone());
     tokio::spawn(async move { runners.serve_own(ours, "192.0.2.1:7".parse().unwrap()).await });
-    tokio::spawn(async move { runner.serve(theirs, Default::default()).await.is_ok() });
+    tokio::spawn(async move { runner.serve(theirs, CancellationToken::new()).await.is_ok() });
     let report = absent.await.unwrap();
     assert!(matches!(report.end, AttemptEnd::HostLost(HostLoss::Unreachable)), "{report:?}");
     assert!(next.runners.hosts().is_empty(), "it is no other host");

@@ -65,7 +65,7 @@ mod tests {
             "ADDRESS        ROLE     RUNNING     MEMORY               CORES  VERSION  SINCE",
             "10.0.0.1:7000  active   256 of 256  1.5 GiB of 15.0 GiB  8      0.1.0    2026-11-25T10:00:00Z",
             "10.0.0.2:7000  standby  3 of 1 024  9.0 MiB of 30.0 GiB  16     0.1.0    2026-11-25T10:05:00Z",
-            "-              active   0 of 256    0 B of 15.0 GiB      8      0.1.0    2026-11-25T10:00:00Z",
+            "-              active   0 of 256    0 bytes of 15.0 GiB  8      0.1.0    2026-11-25T10:00:00Z",
         ];
         assert_eq!(table(&serde_json::from_str(cluster).unwrap()), expected);
     }

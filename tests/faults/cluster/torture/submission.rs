@@ -67,7 +67,8 @@ impl Submission {
             webhook: random.random_bool(0.25).then(|| webhook.to_owned()),
             cancel_after: cancel_ms.map(Duration::from_millis),
             chunks: random.random_range(2..12),
-            delay_ms: [0, 15, 120][random.random_range(0..3)],
+            // Some streams last longer than a take-over.
+            delay_ms: [0, 15, 120, 400][random.random_range(0..4)],
         }
     }
 

@@ -3,6 +3,9 @@
 //! their statements, with connections that are lost at any moment, after which the server completes
 //! or undoes what it had received.
 //!
+//! The first commit of each session is the end of an attempt on a third host, which each active host
+//! goes on with, unless it has read that the attempt has ended.
+//!
 //! The statements are those of [`Session`](crate::postgres::session::Session) and
 //! [`PostgresLog`](crate::postgres::log::PostgresLog); the advisory lock and the signs of life are
 //! left out, since safety must not depend on them.
@@ -11,6 +14,12 @@ use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
 
 const HOSTS: usize = 2;
+
+/// The number of the commit with the end of the attempt.
+const END: u8 = 1;
+
+/// Added to the number of a commit that has another change in its place.
+const OTHER: u8 = 50;
 
 /// The bounds of an exploration.
 #[derive(Debug, Clone, Copy)]
@@ -278,7 +287,7 @@ impl State {
         };
         *progress = Progress::Commits { was_in_doubt: *is_in_doubt };
         let (session, commit) = (*session, (*session, *committed + 1));
-        let mut left = VecDeque::from([Statement::AddJob(commit)]);
+        let mut left = VecDeque::from([Statement::AddJob(self.change_of(commit))]);
         if rules.has_log {
             left.push_back(Statement::Log(commit));
         }
@@ -286,6 +295,13 @@ impl State {
             left.push_back(Statement::Fence(session));
         }
         self.begin(n, left);
+    }
+
+    /// The row that a commit adds.
+    fn change_of(&self, (session, number): Commit) -> Commit {
+        let has_ended = || self.loaded[&session].iter().any(|(_, number)| *number == END);
+        let is_other = number == END && has_ended();
+        (session, if is_other { number + OTHER } else { number })
     }
 
     fn look(&mut self, n: usize, rules: Rules) {
@@ -310,7 +326,8 @@ impl State {
     }
 
     fn acknowledge(&mut self, session: u8, committed: u8) -> Host {
-        self.acknowledged.insert((session, committed));
+        let change = self.change_of((session, committed));
+        self.acknowledged.insert(change);
         Host::Active { session, committed, is_in_doubt: false, progress: Progress::Idle }
     }
 
@@ -482,11 +499,13 @@ impl State {
         let has_late = self.loaded.iter().any(|(session, loaded)| {
             self.rows.jobs.iter().any(|commit| commit.0 < *session && !loaded.contains(commit))
         });
+        let ends = self.rows.jobs.iter().filter(|(_, number)| *number == END).count();
         let faults = [
             (alive > 1, "two sessions are alive"),
             (has_late, "a commit of an ended session appears after the next one has read the jobs"),
             (!self.acknowledged.is_subset(&self.rows.jobs), "an acknowledged commit is lost"),
             (self.rows.effects.values().any(|count| *count > 1), "a commit took effect twice"),
+            (ends > 1, "an attempt has ended twice"),
             (self.hosts.contains(&Host::Failed), "a host ended, and no commit was lost"),
         ];
         faults.into_iter().find_map(|(is_there, fault)| is_there.then_some(fault))
