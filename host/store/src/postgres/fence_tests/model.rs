@@ -3,8 +3,8 @@
 //! their statements, with connections that are lost at any moment, after which the server completes
 //! or undoes what it had received.
 //!
-//! The first commit of each session is the end of an attempt on a third host, which each active host
-//! goes on with, unless it has read that the attempt has ended.
+//! The first commit of each session is the end of an attempt on a third host, which each active
+//! host goes on with, unless it has read that the attempt has ended.
 //!
 //! The statements are those of [`Session`](crate::postgres::session::Session) and
 //! [`PostgresLog`](crate::postgres::log::PostgresLog); the advisory lock and the signs of life are
