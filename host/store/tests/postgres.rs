@@ -108,7 +108,10 @@ async fn attempts_on_other_hosts_outlive_the_store() {
     }
     let former = former.unwrap();
     for opened in 1..=2 {
-        store.durable(elsewhere).await.unwrap();
+        // A claim is written later than other changes.
+        for id in [here, elsewhere] {
+            store.durable(id).await.unwrap();
+        }
         drop(store);
         store = open(&database);
         let crashed = store.job(&endpoint("a"), here).await.unwrap().unwrap();
