@@ -44,6 +44,13 @@ use crate::transport::NOTICED_WITHIN;
 /// Time after a deadline, or a stop, in which the runner ends the attempt and reports its usage.
 const END_TIME_MAX: Duration = Duration::from_secs(3);
 
+/// The room of an attempt on a runner.
+#[derive(Debug)]
+pub(crate) enum RemoteRoom {
+    Reserved(Reserved),
+    Expected(Expected),
+}
+
 /// An attempt that a runner has had since before this host was active.
 #[derive(Debug)]
 pub(crate) struct Expected {
@@ -58,49 +65,35 @@ impl Expected {
         let LeftAttempt { lease, ref worker, host, chunks, .. } = *left;
         let key = AttemptKey { job: lease.job, claim: lease.claim, worker: worker.clone() };
         // The runner has the sandbox in any case; the calls that wait for the job are not known.
-        let level = Level::of_number(0);
-        Self { listed: runners.attempts().list(key, host, deployment.clone(), level), chunks }
+        let (deployment, level) = (deployment.clone(), Level::CLIENT);
+        Self { listed: runners.attempts().list(key, host, deployment, level), chunks }
     }
 }
 
-/// Runs an attempt in the sandbox of a runner.
-pub(crate) async fn begin(
+/// Runs an attempt on a runner to its end, over all connections.
+pub(crate) async fn perform(
     runners: &Runners,
-    reserved: Reserved,
+    room: RemoteRoom,
     attempt: Attempt,
     sink: Arc<dyn AttemptSink>,
 ) -> AttemptReport {
-    let process = reserved.process();
-    let Reserved { deployment, room } = reserved;
-    let start = convert::start(deployment, &attempt, room.level, &runners.tenancy());
-    let (key, of, level) = (attempt.key.clone(), attempt.deployment.clone(), room.level);
-    let listed = runners.attempts().list(key, process, of, level);
-    let place = Place::On(Box::new(Request::new(attempt.key.clone(), room, Order::Start(start))));
-    let until = Some(Instant::from_std(attempt.deadline) + END_TIME_MAX);
-    follow(runners, listed, place, until, attempt, Begun::new(sink, 0)).await
-}
-
-/// Goes on with an attempt when its runner connects. Until then only the runner knows its deadline.
-pub(crate) async fn go_on(
-    runners: &Runners,
-    expected: Expected,
-    attempt: Attempt,
-    sink: Arc<dyn AttemptSink>,
-) -> AttemptReport {
-    let Expected { listed, chunks } = expected;
-    let place = Place::Nowhere { since: Instant::now(), link: None };
-    follow(runners, listed, place, None, attempt, Begun::new(sink, chunks)).await
-}
-
-/// Follows an attempt to its end, over all connections. It ends at the time `until`.
-async fn follow(
-    runners: &Runners,
-    mut listed: Listed,
-    mut place: Place,
-    mut until: Option<Instant>,
-    attempt: Attempt,
-    mut begun: Begun,
-) -> AttemptReport {
+    let (mut listed, mut place, mut until, chunks) = match room {
+        RemoteRoom::Reserved(reserved) => {
+            let process = reserved.process();
+            let Reserved { deployment, room } = reserved;
+            let start = convert::start(deployment, &attempt, room.level, &runners.tenancy());
+            let (key, of, level) = (attempt.key.clone(), attempt.deployment.clone(), room.level);
+            let listed = runners.attempts().list(key, process, of, level);
+            let request = Request::new(attempt.key.clone(), room, Order::Start(start));
+            let until = Instant::from_std(attempt.deadline) + END_TIME_MAX;
+            (listed, Place::On(Box::new(request)), Some(until), 0)
+        }
+        // Until its runner connects, only the runner knows its deadline.
+        RemoteRoom::Expected(Expected { listed, chunks }) => {
+            (listed, Place::Nowhere { since: Instant::now(), link: None }, None, chunks)
+        }
+    };
+    let mut begun = Begun::new(sink, chunks);
     let mut is_stopped = false;
     loop {
         let reads = begun.emitting.is_none();

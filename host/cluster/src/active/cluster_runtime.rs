@@ -17,7 +17,7 @@ use gristmill_core::runtime::{
 use gristmill_core::sharing::cores::cores;
 use gristmill_core::sharing::shares::Level;
 
-use super::attempt::{self, Expected};
+use super::attempt::{self, Expected, RemoteRoom};
 use super::balance::{self, Busy, Choice};
 use super::link::{Prepared, Reserved};
 use super::runners::Runners;
@@ -51,7 +51,7 @@ impl ClusterRuntime {
             Choice::Local => self.local.try_reserve(deployment, level),
             Choice::Runner(index) => {
                 let reserved = ready.get(index)?.try_reserve(deployment, level)?;
-                Some(Reservation::on(reserved.process(), reserved))
+                Some(on_runner(reserved))
             }
         })
     }
@@ -79,8 +79,7 @@ impl Runtime for ClusterRuntime {
             for prepared in ready {
                 let deployment = deployment.clone();
                 waits.push(Box::pin(async move {
-                    let reserved = prepared.reserve(deployment, level).await;
-                    Reservation::on(reserved.process(), reserved)
+                    on_runner(prepared.reserve(deployment, level).await)
                 }));
             }
             tokio::select! {
@@ -94,7 +93,7 @@ impl Runtime for ClusterRuntime {
 
     fn expect(&self, deployment: &Arc<Deployment>, left: &LeftAttempt) -> Option<Reservation> {
         let expected = Expected::new(&self.runners, deployment, left);
-        Some(Reservation::on(left.host, expected))
+        Some(Reservation::on(left.host, RemoteRoom::Expected(expected)))
     }
 
     fn leave(&self) {
@@ -134,18 +133,14 @@ impl Runtime for ClusterRuntime {
         attempt: Attempt,
         sink: Arc<dyn AttemptSink>,
     ) -> AttemptReport {
-        let Some(_) = reservation.host() else {
-            return self.local.perform(reservation, attempt, sink).await;
-        };
-        // Boxed, so that the future of an attempt on this host stays small.
-        match reservation.downcast::<Reserved>() {
-            Ok(reserved) => Box::pin(attempt::begin(&self.runners, *reserved, attempt, sink)).await,
-            Err(reservation) => match reservation.downcast::<Expected>() {
-                Ok(expected) => {
-                    Box::pin(attempt::go_on(&self.runners, *expected, attempt, sink)).await
-                }
-                Err(reservation) => self.local.perform(reservation, attempt, sink).await,
-            },
+        match reservation.downcast::<RemoteRoom>() {
+            // Boxed, so that the future of an attempt on this host stays small.
+            Ok(room) => Box::pin(attempt::perform(&self.runners, *room, attempt, sink)).await,
+            Err(reservation) => self.local.perform(reservation, attempt, sink).await,
         }
     }
+}
+
+fn on_runner(reserved: Reserved) -> Reservation {
+    Reservation::on(reserved.process(), RemoteRoom::Reserved(reserved))
 }

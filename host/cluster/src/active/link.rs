@@ -237,16 +237,15 @@ impl Link {
     }
 
     pub(crate) fn host(&self) -> RunnerHost {
-        let Offer { version, sandboxes, cores, memory_bytes: memory_bytes_max, .. } =
-            self.offer.clone();
+        let offer = &self.offer;
         RunnerHost {
             address: self.name(),
-            version,
-            sandboxes,
-            cores,
+            version: offer.version.clone(),
+            sandboxes: offer.sandboxes,
+            cores: offer.cores,
             running: self.running(),
             memory_bytes: self.memory_bytes.load(Ordering::Relaxed),
-            memory_bytes_max,
+            memory_bytes_max: offer.memory_bytes,
             since: self.since,
         }
     }

@@ -1,5 +1,6 @@
 //! The runners that are connected to the active host.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,11 +69,11 @@ impl Runners {
             // It ends with the connection.
             let ended = link.follow_memory().await;
             debug!("the memory of the host {name} is not known any more: {ended:?}");
-            std::future::pending().await
+            std::future::pending::<Infallible>().await
         };
         let LinkEnd { reason, loss } = tokio::select! {
             end = ended => end,
-            () = following => return,
+            never = following => match never {},
         };
         self.remove(&link);
         link.lose(loss);
@@ -89,7 +90,9 @@ impl Runners {
             Ok((link, ended)) => {
                 let link = Arc::new(link);
                 let kept = self.attempts.present(&link);
-                info!("this host goes on with {kept} jobs of the former active host");
+                if kept > 0 {
+                    info!("this host goes on with {kept} jobs of the former active host");
+                }
                 link.lose(ended.await.loss);
             }
             Err(error) => warn!("the jobs that this host runs begin again: {error}"),

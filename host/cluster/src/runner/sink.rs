@@ -24,7 +24,7 @@ use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{AttemptSink, HandlerHost, LogLevel, SinkClosed, StackCall};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::unconfirmed::Unconfirmed;
@@ -79,10 +79,13 @@ struct Calls {
 #[derive(Debug, Clone)]
 enum Attachment {
     Attached,
-    /// Its request has ended at the time `since`, and its connection when `lost` fires. Without
-    /// `since` the active host has left it to the next one.
+    /// Its request has ended, and perhaps its connection, which `lost` shows.
     Detached {
-        since: Option<Instant>,
+        since: Instant,
+        lost: CancellationToken,
+    },
+    /// The active host has left it to the next one, and ends before long.
+    Left {
         lost: CancellationToken,
     },
     /// Nothing is sent any more.
@@ -109,9 +112,11 @@ impl Drop for Attached {
     fn drop(&mut self) {
         let mut state = self.sink.state.lock();
         if state.attached == self.number && state.sender.take().is_some() {
-            let since = (!self.is_left).then(Instant::now);
-            let detached = Attachment::Detached { since, lost: self.lost.clone() };
-            self.sink.connection.send_replace(detached);
+            let lost = self.lost.clone();
+            self.sink.connection.send_replace(match self.is_left {
+                true => Attachment::Left { lost },
+                false => Attachment::Detached { since: Instant::now(), lost },
+            });
         }
     }
 }
@@ -170,17 +175,15 @@ impl ReportSink {
                 match now {
                     Attachment::Attached => std::future::pending().await,
                     Attachment::Detached { since, lost } => {
-                        let until_noticed = async {
-                            match since {
-                                Some(since) => sleep_until(since + noticed.min(within)).await,
-                                None => std::future::pending().await,
-                            }
-                        };
                         tokio::select! {
                             () = lost.cancelled() => {}
-                            () = until_noticed => return,
+                            () = sleep_until(since + noticed.min(within)) => return,
                         }
-                        sleep_until(since.unwrap_or_else(Instant::now) + within).await;
+                        sleep_until(since + within).await;
+                    }
+                    Attachment::Left { lost } => {
+                        lost.cancelled().await;
+                        sleep(within).await;
                     }
                     Attachment::Over => {}
                 }

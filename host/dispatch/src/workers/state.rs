@@ -299,8 +299,7 @@ impl State {
     /// `workersMax`.
     pub(crate) fn go_on(&mut self, name: Name, view: &View) -> Worker {
         let worker = Worker::new(name, view);
-        self.phases.runs += 1;
-        self.active.insert(worker.number, Active { worker, phase: Phase::Runs });
+        self.enter(worker, Phase::Runs);
         worker
     }
 
@@ -613,9 +612,13 @@ impl State {
 
     /// A worker becomes active.
     fn start(&mut self, worker: Worker, actions: &mut Actions) {
-        self.phases.starts += 1;
-        self.active.insert(worker.number, Active { worker, phase: Phase::Starts });
+        self.enter(worker, Phase::Starts);
         actions.start.push(worker);
+    }
+
+    fn enter(&mut self, worker: Worker, phase: Phase) {
+        *self.phases.of(phase) += 1;
+        self.active.insert(worker.number, Active { worker, phase });
     }
 
     /// A worker is active no more.

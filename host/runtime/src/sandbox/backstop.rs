@@ -11,7 +11,6 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
-use gristmill_core::runtime::SandboxMemory;
 use gristmill_core::sharing::permits::{PermitBytes, Permits};
 use tracing::warn;
 
@@ -63,8 +62,8 @@ fn bytes(text: &str, name: &str) -> Option<u64> {
 }
 
 /// The bytes to withhold from sandboxes on a machine with so many.
-fn withheld(measured: Measured, memory: SandboxMemory, available: u64) -> u64 {
-    let SandboxMemory { permits: PermitBytes { max, taken, .. }, kept, .. } = memory;
+fn withheld(measured: Measured, permits: PermitBytes, kept: u64, available: u64) -> u64 {
+    let PermitBytes { max, taken, .. } = permits;
     let Measured { process, machine_free } = measured;
     let most = max.saturating_sub(NEVER_WITHHELD);
     let free = machine_free.min(available.saturating_sub(process));
@@ -80,11 +79,11 @@ fn withheld(measured: Measured, memory: SandboxMemory, available: u64) -> u64 {
 pub(crate) async fn watch(permits: Permits, kept: impl Fn() -> Option<u64>, available: u64) {
     let mut was_short = false;
     while let Some(kept) = kept() {
-        let memory = SandboxMemory { permits: permits.bytes(), idle: 0, kept };
-        if permits.taken() > 0 || memory.permits.withheld > 0 {
+        let bytes = permits.bytes();
+        if permits.taken() > 0 || bytes.withheld > 0 {
             // A kernel that does not say is not Linux: nothing is withheld there.
             let Ok(measured) = Measured::now() else { return };
-            let withheld = withheld(measured, memory, available);
+            let withheld = withheld(measured, bytes, kept, available);
             permits.withhold(withheld);
             if withheld > 0 && !was_short {
                 let mib = withheld >> 20;
@@ -120,8 +119,7 @@ mod tests {
     fn what_the_rest_has_beyond_its_part_is_withheld() {
         let withheld = |max, taken, kept, process, machine_free| {
             let permits = PermitBytes { max, taken, ..PermitBytes::default() };
-            let memory = SandboxMemory { permits, idle: 0, kept };
-            withheld(Measured { process, machine_free }, memory, 16 * GIB)
+            withheld(Measured { process, machine_free }, permits, kept, 16 * GIB)
         };
         // Sandboxes may have 10 of 16 GiB.
         assert_eq!(withheld(10 * GIB, 0, 0, GIB, 15 * GIB), 0);

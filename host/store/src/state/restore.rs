@@ -324,7 +324,11 @@ impl Index {
             .jobs
             .range(0..self.jobs.end())
             .filter(|(_, job)| job.row.status == Some(JobStatus::InProgress))
-            .filter(|(_, job)| job.row.host().is_none())
+            .filter(|(_, job)| {
+                let is_left = job.row.host().is_some();
+                recovery.left += u64::from(is_left);
+                !is_left
+            })
             .map(|(key, job)| (key, job.row.losses().is_last(ended, bounds)))
             .collect();
         for (key, is_last) in running {
@@ -340,7 +344,6 @@ impl Index {
                 recovery.requeued += 1;
             }
         }
-        recovery.left = self.left_attempts().len() as u64;
         recovery.waiting =
             self.endpoints.values().map(|endpoint| endpoint.ready.len() as u64).sum();
     }
