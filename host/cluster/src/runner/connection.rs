@@ -79,6 +79,8 @@ pub(super) struct Connection {
     pub(super) runner: Arc<Runner>,
     pub(super) runtime: OnceLock<Arc<dyn Runtime>>,
     pub(super) deployments: Mutex<HashMap<u64, Arc<Deployment>>>,
+    /// Fires when it takes no more attempts.
+    pub(super) drain: CancellationToken,
     /// Fires when it ends.
     pub(super) lost: CancellationToken,
 }

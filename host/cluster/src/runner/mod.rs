@@ -63,6 +63,7 @@ impl Runner {
             runner: self.clone(),
             runtime: OnceLock::new(),
             deployments: Mutex::default(),
+            drain: drain.clone(),
             lost,
         });
         let service = service_fn(move |request| {
@@ -166,13 +167,13 @@ impl Connection {
         Ok(frames::single(&Failure::default()))
     }
 
-    /// An answer that does not end.
+    /// An answer that ends with the connection, or at the drain, which waits for all answers.
     fn report_memory(self: Arc<Self>) -> Response<FrameBody> {
         let (reports, body) = frames::channel();
         let guests = self.runner.settings.guests.clone();
         let reporting = async move {
             let Ok(runtime) = self.runtime() else { return };
-            memory::report(&*runtime, &reports).await;
+            self.drain.run_until_cancelled(memory::report(&*runtime, &reports)).await;
         };
         Response::new(body.with_task(AbortOnDropHandle::new(guests.spawn(reporting))))
     }

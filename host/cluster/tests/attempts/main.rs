@@ -342,6 +342,17 @@ async fn a_drained_runner_ends_its_attempts_and_takes_no_more() {
     eventually(|| active.runners.hosts().is_empty()).await;
 }
 
+/// The reports of its memory do not keep the connection open.
+#[tokio::test]
+async fn a_drained_runner_ends_its_connection_after_its_last_attempt() {
+    let active = Arc::new(Active::new().await);
+    let runner = active.connect("runner", 4).await;
+    assert!(matches!(active.run(json!({ "do": "host" })).await, AttemptEnd::Returned(_)));
+    runner.drain.cancel();
+    timeout(PATIENCE, runner.serving).await.unwrap().unwrap();
+    eventually(|| active.runners.hosts().is_empty()).await;
+}
+
 /// Its job would be started there again and again, as fast as the store can.
 #[tokio::test]
 async fn a_runner_that_stops_an_attempt_gets_no_further_one() {
