@@ -364,7 +364,11 @@ impl Account {
     /// Begins a piece of work for the connection; `None` while it has shown no key, or while only
     /// one owner has called.
     pub(crate) fn measure(&self) -> Option<Measured> {
-        self.time.lock().clone()?.measure()
+        self.addresses
+            .thread_times
+            .are_several()
+            .then(|| self.time.lock().clone())?
+            .map(OwnerTime::measure)
     }
 
     /// Measures the next poll of the connection, which reads in turns if its owner is greedy.

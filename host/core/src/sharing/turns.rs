@@ -9,7 +9,8 @@
 //! other members wait: if any waiter has enough room, a waiter of `heads` has.
 //! **Cost.** A change of a member takes a look into a map, and O(log n) while the member waits. The
 //! next member is found at once, and [`heads`](Turns::heads) examines at most 2 × [`HEADS_MAX`]
-//! members. A member that neither holds nor awaits anything takes no memory.
+//! members. Of the members that neither hold nor await anything, [`IDLE_MAX`] take memory, or as
+//! many as there are others.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,6 +21,10 @@ use hashbrown::HashMap;
 
 /// Most members that are examined by their turns, and most sizes that are examined after these.
 const HEADS_MAX: usize = 32;
+
+/// Idle members are removed when there are more than so many, and more than others: most are back
+/// soon, and a new one costs allocations.
+const IDLE_MAX: usize = 32;
 
 /// A waiter for a permit of so many bytes, which it receives through its `grant`.
 #[derive(Debug)]
@@ -54,7 +59,7 @@ pub trait Member: Default {
     /// What it asks for; `None` while it does not wait.
     fn first(&self) -> Option<First>;
 
-    /// Whether it neither holds nor awaits anything. Its last turn is forgotten then.
+    /// Whether it neither holds nor awaits anything. It is a new member afterwards.
     fn is_idle(&self) -> bool;
 }
 
@@ -82,6 +87,8 @@ pub struct Turns<K, M> {
     /// The same places, by the bytes that the members ask for.
     sizes: BTreeSet<(u64, Place)>,
     last_turn: u64,
+    /// How many members are idle.
+    idle: usize,
 }
 
 #[derive(Debug)]
@@ -111,7 +118,7 @@ impl Place {
 impl<K, M> Default for Turns<K, M> {
     fn default() -> Self {
         let (line, sizes) = (BTreeMap::new(), BTreeSet::new());
-        Self { members: HashMap::new(), line, sizes, last_turn: 0 }
+        Self { members: HashMap::new(), line, sizes, last_turn: 0, idle: 0 }
     }
 }
 
@@ -127,7 +134,7 @@ impl<K: Clone + Eq + Hash, M: Member> Turns<K, M> {
         Some(First { number: place.number, bytes: *bytes })
     }
 
-    /// A member that holds or awaits something.
+    /// A member; none for most that neither hold nor await anything.
     pub fn get(&self, key: &K) -> Option<&M> {
         self.members.get(key).map(|entry| &entry.member)
     }
@@ -135,16 +142,26 @@ impl<K: Clone + Eq + Hash, M: Member> Turns<K, M> {
     /// All that hold or await something.
     #[cfg(test)]
     pub(crate) fn members(&self) -> impl Iterator<Item = &M> {
-        self.members.values().map(|entry| &entry.member)
+        self.members.values().map(|entry| &entry.member).filter(|member| !member.is_idle())
     }
 
     /// Changes a member, which is added if it is missing. The change is a turn of the member if
     /// `is_turn`.
     pub fn change<T>(&mut self, key: &K, is_turn: bool, change: impl FnOnce(&mut M) -> T) -> T {
-        let (key, mut entry) = self.members.remove_entry(key).unwrap_or_else(|| {
-            let turn = self.last_turn.saturating_sub(1);
-            (key.clone(), Entry { member: M::default(), turn, waits: None })
-        });
+        let turn_of_new = self.last_turn.saturating_sub(1);
+        let entry = match self.members.get_mut(key) {
+            Some(entry) => {
+                if entry.member.is_idle() {
+                    self.idle -= 1;
+                    entry.turn = turn_of_new;
+                }
+                entry
+            }
+            None => {
+                let new = Entry { member: M::default(), turn: turn_of_new, waits: None };
+                self.members.entry(key.clone()).or_insert(new)
+            }
+        };
         if let Some(waits) = entry.waits.take() {
             self.line.remove(&waits.1);
             self.sizes.remove(&waits);
@@ -161,8 +178,12 @@ impl<K: Clone + Eq + Hash, M: Member> Turns<K, M> {
             self.sizes.insert((bytes, place));
             entry.waits = Some((bytes, place));
         }
-        if !entry.member.is_idle() {
-            self.members.insert(key, entry);
+        if entry.member.is_idle() {
+            self.idle += 1;
+            if self.idle > IDLE_MAX.max(self.members.len() / 2) {
+                self.members.retain(|_, entry| !entry.member.is_idle());
+                self.idle = 0;
+            }
         }
         answer
     }

@@ -56,7 +56,7 @@ fn sizes_beyond_those_that_are_examined_are_the_largest() {
 }
 
 #[test]
-fn members_take_turns_and_leave_nothing() {
+fn members_take_turns() {
     let mut endpoints = Turns::default();
     for number in 0..6 {
         join(&mut endpoints, number % 2, number, number);
@@ -67,7 +67,26 @@ fn members_take_turns_and_leave_nothing() {
     }
     assert_eq!(order, [0, 1, 2, 3, 4, 5]);
     assert_eq!(serve(&mut endpoints, &id(0)), None);
-    assert!(endpoints.is_empty() && endpoints.members.is_empty() && endpoints.sizes.is_empty());
+    assert!(endpoints.is_empty() && endpoints.sizes.is_empty());
+}
+
+#[test]
+fn few_idle_members_stay() {
+    let mut endpoints = Turns::default();
+    for number in 0..1_000 {
+        join(&mut endpoints, number, number, 0);
+    }
+    for number in 0..990 {
+        assert_eq!(serve(&mut endpoints, &id(number)), Some(number));
+        let waiting = 999 - number as usize;
+        assert!(endpoints.members.len() <= waiting + IDLE_MAX.max(waiting), "{number}");
+    }
+    assert!(endpoints.members.len() >= 10);
+    // As one that was removed, a member that comes back is behind all others but the last.
+    serve(&mut endpoints, &id(990));
+    join(&mut endpoints, 990, 1_000, 0);
+    let order: Vec<_> = heads(&endpoints).into_iter().map(|(endpoint, _)| endpoint).collect();
+    assert_eq!(order.last(), Some(&id(990)));
 }
 
 /// Two members that leave the line whenever they were served come again and again.

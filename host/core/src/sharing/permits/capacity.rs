@@ -24,7 +24,6 @@
 //!
 //! For short work the bound of an endpoint or a key is a quarter of the slots.
 
-use std::array;
 use std::ops::{Add, Sub};
 use std::time::Instant;
 
@@ -92,7 +91,7 @@ impl Request {
 pub(super) struct Held {
     pub(super) all: PermitAmount,
     /// The slots at each level.
-    slots_at: [u64; Level::COUNT],
+    slots_at: [u32; Level::COUNT],
 }
 
 impl Held {
@@ -109,8 +108,9 @@ impl Held {
 
 impl From<Request> for Held {
     fn from(Request { amount, level, .. }: Request) -> Self {
-        let of_level = |at: usize| if at == usize::from(level.get()) { amount.slots } else { 0 };
-        Self { all: amount, slots_at: array::from_fn(of_level) }
+        let mut slots_at = [0; Level::COUNT];
+        slots_at[usize::from(level.get())] = u32::try_from(amount.slots).unwrap_or(u32::MAX);
+        Self { all: amount, slots_at }
     }
 }
 
