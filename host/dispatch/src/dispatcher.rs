@@ -1,6 +1,5 @@
 //! The owner of all workers: starts them when jobs wait, and lets them end in a drain.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use gristmill_core::store::JobStore;
 use gristmill_core::time::Clock;
 use gristmill_core::trace::Tracer;
 use gristmill_core::workers::{Worker, WorkerCounts, Workers};
+use hashbrown::HashMap;
 use parking_lot::RwLock;
 use tokio::runtime::Handle;
 use tokio::time::timeout;

@@ -124,9 +124,10 @@ impl<A: Answerer> Server<A> {
                 let is_charged = call.charge.is_some();
                 call.has_key = origin.has_key();
                 // Also an answered call, if the client was asked to end the connection before it.
-                let is_refused =
-                    answer.status() == StatusCode::TOO_MANY_REQUESTS || connection_auth.is_ending();
-                if !call.has_key && is_refused {
+                if !call.has_key
+                    && (answer.status() == StatusCode::TOO_MANY_REQUESTS
+                        || connection_auth.is_ending())
+                {
                     match call.count_refusal() {
                         AfterRefusal::GoesOn => {}
                         AfterRefusal::Ends => connection_auth.end(),

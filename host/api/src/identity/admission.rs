@@ -14,7 +14,7 @@ use std::task::{Context, Poll, ready};
 use axum::body::Body;
 use axum::extract::{FromRequestParts as _, RawPathParams, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::Route;
 use axum::routing::future::RouteFuture;
@@ -34,6 +34,8 @@ use crate::identity::auth::{self, Form, Identity, KeyCheck};
 use crate::limits::rate_limit::{ConcurrencyPermit, Operation};
 use crate::request::body::ReadBody;
 use crate::state::ApiState;
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// An admitted call.
 #[derive(Debug, Clone)]
@@ -187,7 +189,7 @@ fn submits(operation: Operation) -> bool {
 /// are several. An invalid `tracestate` does not affect the `traceparent`, and without a
 /// `traceparent` it has no meaning.
 fn caller_trace(headers: &HeaderMap) -> Option<TraceContext> {
-    let mut values = headers.get_all("traceparent").iter();
+    let mut values = headers.get_all(TRACEPARENT).iter();
     let value = values.next().filter(|_| values.next().is_none())?;
     let context = TraceContext::from_header(value.to_str().ok()?)?;
     let states: Result<Vec<_>, _> =

@@ -1,13 +1,15 @@
 //! The header `Idempotency-Key`: a submission that is sent again refers to the job of the first
 //! one.
 
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::Response;
 use gristmill_core::id::OwnerId;
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_wire::bounds::{IDEMPOTENCY_KEY_CHARS_MAX, is_idempotency_key};
 
 use crate::answer::error::ApiError;
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The value of the header; `None` without it.
 #[derive(Debug, Clone)]
@@ -32,7 +34,7 @@ impl Key {
 /// # Errors
 /// 400 when the key is empty, too long, or not printable ASCII.
 pub(crate) fn key(headers: &HeaderMap) -> Result<Key, ApiError> {
-    let mut keys = headers.get_all("idempotency-key").iter();
+    let mut keys = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(key) = keys.next() else { return Ok(Key(None)) };
     match (is_idempotency_key(key.as_bytes()), keys.next()) {
         (true, None) => Ok(Key(Some(key.clone()))),

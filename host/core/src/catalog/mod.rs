@@ -16,10 +16,11 @@ mod owner_share;
 mod versions;
 mod view;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
+use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 
 pub use self::component::{ArtifactDigest, Component, Producer, Producers};
@@ -276,7 +277,7 @@ impl Catalog {
 pub fn kept_components(entries: Vec<CatalogEntry>) -> BTreeSet<ComponentDigest> {
     let view = View::of(entries);
     let users = view.users_of_components();
-    view.components.keys().filter(|digest| users.contains_key(digest)).copied().collect()
+    view.components.keys().filter(|digest| users.contains_key(*digest)).copied().collect()
 }
 
 impl CatalogState {

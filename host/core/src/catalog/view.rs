@@ -2,8 +2,10 @@
 //!
 //! **Cost.** Some hundred bytes for each record, besides its own, and the records themselves.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
 
 use super::component::Component;
 use super::entry::{CatalogChange, CatalogEntry, CatalogKey, EntryRef};

@@ -55,7 +55,7 @@ pub struct Jobs {
     workers: Arc<dyn Workers>,
     strictness: Strictness,
     checks: Arc<InputChecks>,
-    draining: CancellationToken,
+    is_draining: AtomicBool,
     /// Notifies calls that wait for other events than changes of a job.
     closing: CancellationToken,
     /// The same state as a flag, which a waiting call reads with one load.
@@ -89,8 +89,8 @@ impl Jobs {
         strictness: Strictness,
         checks: Arc<InputChecks>,
     ) -> Self {
-        let (draining, closing) = (CancellationToken::new(), CancellationToken::new());
-        let is_closing = AtomicBool::new(false);
+        let closing = CancellationToken::new();
+        let (is_draining, is_closing) = (AtomicBool::new(false), AtomicBool::new(false));
         let waiting_calls = AtomicU64::new(0);
         Self {
             store,
@@ -98,7 +98,7 @@ impl Jobs {
             workers,
             strictness,
             checks,
-            draining,
+            is_draining,
             closing,
             is_closing,
             waiting_calls,
@@ -223,12 +223,12 @@ impl Jobs {
 
     /// Refuses new jobs from now on, because the host drains.
     pub fn stop_accepting(&self) {
-        self.draining.cancel();
+        self.is_draining.store(true, Ordering::SeqCst);
     }
 
     /// Whether new jobs are accepted: until the host begins to stop.
     pub fn is_accepting(&self) -> bool {
-        !self.draining.is_cancelled()
+        !self.is_draining.load(Ordering::SeqCst)
     }
 
     /// Ends all waiting calls with their present answer, now and in future, because the host stops.
