@@ -108,9 +108,11 @@ impl Held {
 
 impl From<Request> for Held {
     fn from(Request { amount, level, .. }: Request) -> Self {
-        let mut slots_at = [0; Level::COUNT];
-        slots_at[usize::from(level.get())] = u32::try_from(amount.slots).unwrap_or(u32::MAX);
-        Self { all: amount, slots_at }
+        let mut held = Self { all: amount, ..Self::default() };
+        if let Some(slots) = held.slots_at.get_mut(usize::from(level.get())) {
+            *slots = u32::try_from(amount.slots).unwrap_or(u32::MAX);
+        }
+        held
     }
 }
 
