@@ -6,11 +6,11 @@
 //! remains is memory: an answer that waits for the other host counts [among all that
 //! wait](crate::ResponseBudget), and one that must make room ends with its stream alone.
 //!
-//! An answer with a body ends with a [trailer](ANSWER_END): HTTP/2 shows a call that was dropped,
-//! as at the end of the process, like one whose answer is complete.
+//! An answer whose length is not known ends with a [trailer](ANSWER_END): HTTP/2 shows a call that
+//! was dropped, as at the end of the process, like one whose answer is complete.
 //!
-//! **Bounds.** Those of [`TRANSPORT`]. **Cost.** A task for each call, on the threads that serve
-//! calls, so that the threads of the connection are left to its frames.
+//! **Bounds.** Those of [`TRANSPORT`]. **Cost.** A task for each call, on the threads of the
+//! connection.
 
 use std::convert::Infallible;
 use std::io;
@@ -22,14 +22,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
-use hyper::rt::Executor;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper::{Request, Response, Uri, Version};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::runtime::Handle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::activity::{Activity, Call};
@@ -70,31 +68,20 @@ pub const TRANSPORT: Transport = Transport {
     ping_time_max: Duration::from_secs(4),
 };
 
-/// The trailer of an answer that is complete.
+/// The trailer of an answer without a length that is complete.
 pub const ANSWER_END: HeaderName = HeaderName::from_static("gristmill-end");
-
-/// Spawns the calls of a connection on the threads of this runtime.
-#[derive(Debug, Clone)]
-struct OnThreads(Handle);
-
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for OnThreads {
-    fn execute(&self, call: F) {
-        drop(self.0.spawn(call));
-    }
-}
 
 /// Answers the calls that another host forwards.
 #[derive(Debug, Clone)]
 pub struct ForwardedCalls<A> {
     answerer: A,
     response_budget: Arc<ResponseBudget>,
-    threads: Handle,
 }
 
 impl<A: Answerer> ForwardedCalls<A> {
-    /// `threads` answer the calls.
-    pub fn new(answerer: A, response_budget: Arc<ResponseBudget>, threads: Handle) -> Self {
-        Self { answerer, response_budget, threads }
+    /// Answers that wait for the other host count in this budget.
+    pub fn new(answerer: A, response_budget: Arc<ResponseBudget>) -> Self {
+        Self { answerer, response_budget }
     }
 
     /// Serves the calls of a connection until it ends.
@@ -105,7 +92,7 @@ impl<A: Answerer> ForwardedCalls<A> {
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let mut http = http2::Builder::new(OnThreads(self.threads.clone()));
+        let mut http = http2::Builder::new(TokioExecutor::new());
         http.timer(TokioTimer::new())
             .keep_alive_interval(TRANSPORT.ping_interval)
             .keep_alive_timeout(TRANSPORT.ping_time_max)
@@ -129,7 +116,7 @@ impl<A: Answerer> ForwardedCalls<A> {
         mut request: Request<Incoming>,
         peer: PeerAddress,
     ) -> Response<ForwardedBody<A::Body>> {
-        let Self { answerer, response_budget, threads } = self;
+        let Self { answerer, response_budget } = self;
         // The deadlines of a client, which nothing here watches.
         let activity = Arc::new(Mutex::new(Activity::new()));
         let call = Call::begin(&activity, Version::HTTP_2);
@@ -165,15 +152,17 @@ impl<A: Answerer> ForwardedCalls<A> {
                 // HTTP asks for nothing while the other host has no room, so that nobody else
                 // would notice.
                 let (body, ended) = (body.clone(), ended.clone());
-                threads.spawn(async move {
+                tokio::spawn(async move {
                     tokio::select! {
                         () = given_up.cancelled() => drop(body.lock().take()),
                         () = ended.cancelled() => {}
                     }
                 });
             }
+            let has_length =
+                body.lock().as_ref().is_none_or(|body| body.size_hint().exact().is_some());
             let is_ended = body.lock().as_ref().is_none_or(Body::is_end_stream);
-            ForwardedBody { body, is_ended, _ended: ended.drop_guard() }
+            ForwardedBody { body, has_length, is_ended, _ended: ended.drop_guard() }
         })
     }
 }
@@ -182,7 +171,9 @@ impl<A: Answerer> ForwardedCalls<A> {
 /// an error then.
 struct ForwardedBody<B> {
     body: Arc<Mutex<Option<CountedBody<B>>>>,
-    /// The trailer was sent, or there is no body.
+    /// The head names its length, so that there is no trailer.
+    has_length: bool,
+    /// All was sent.
     is_ended: bool,
     _ended: DropGuard,
 }
@@ -210,6 +201,7 @@ where
         };
         match frame {
             Some(frame) => Poll::Ready(Some(frame.map_err(Into::into))),
+            None if self.has_length => Poll::Ready(None),
             None => {
                 self.is_ended = true;
                 let end = [(ANSWER_END, HeaderValue::from_static("1"))];
@@ -219,7 +211,8 @@ where
     }
 
     fn is_end_stream(&self) -> bool {
-        self.is_ended
+        let is_sent = || self.body.lock().as_ref().is_some_and(Body::is_end_stream);
+        self.is_ended || (self.has_length && is_sent())
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -5,6 +5,7 @@
 //! show that it comes from a host; a quarter of the files is for those that have not shown it, so
 //! that strangers in the hosts' network do not take the others.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,12 +15,13 @@ use gristmill_edge::{
     PeerAddress, accept,
 };
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::cluster::handshake::{Membership, Purpose};
-use super::cluster::link;
+use super::cluster::link::HostStream;
 
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(5);
 
@@ -61,13 +63,14 @@ impl LinkFiles {
 }
 
 /// Serves the calls that other hosts forward, and uses their sandboxes, until the process ends. To
-/// be run on the threads of connections between hosts.
+/// be run on the threads of connections between hosts; calls are served on those of `api`.
 pub(crate) async fn serve<A: Answerer>(
     listener: TcpListener,
     membership: Membership,
     calls: ForwardedCalls<A>,
     runners: Arc<Runners>,
     files: LinkFiles,
+    api: Handle,
 ) {
     let addresses = files.addresses();
     let slots = Arc::new(Semaphore::new(files.connections_max as usize));
@@ -81,10 +84,11 @@ pub(crate) async fn serve<A: Answerer>(
             }
         };
         let (membership, calls, runners) = (membership.clone(), calls.clone(), runners.clone());
+        let api = api.clone();
         let account = addresses.admit(PeerAddress(peer.ip()));
         tokio::spawn(async move {
             let greeting = async {
-                link::prepare(&stream)?;
+                let stream = HostStream::new(stream)?;
                 membership.accept(stream).await
             };
             let greeted = tokio::select! {
@@ -96,8 +100,12 @@ pub(crate) async fn serve<A: Answerer>(
             drop(account);
             match greeted {
                 Ok(Ok((stream, Purpose::Attempts))) => runners.serve(stream, peer).await,
-                Ok(Ok((stream, Purpose::Calls))) => {
-                    if let Err(error) = calls.serve(stream, PeerAddress(peer.ip())).await {
+                Ok(Ok((mut stream, Purpose::Calls))) => {
+                    let serving = async move {
+                        stream.get_mut().0.move_here()?;
+                        calls.serve(stream, PeerAddress(peer.ip())).await.map_err(io::Error::other)
+                    };
+                    if let Ok(Err(error)) = api.spawn(serving).await {
                         debug!(%error, "the host at {peer} forwards no more calls: {error}");
                     }
                 }

@@ -177,9 +177,11 @@ impl Cluster {
         process.links.spawn(async move { runner.serve(own, CancellationToken::new()).await });
         if let Some(listener) = listener {
             let response_budget = process.response_budget.clone();
-            let calls = ForwardedCalls::new(fronts.of_hosts(), response_budget, Handle::current());
+            let calls = ForwardedCalls::new(fronts.of_hosts(), response_budget);
             let files = LinkFiles::within(process.open_files_max);
-            process.links.spawn(hosts::serve(listener, self.membership, calls, runners, files));
+            let api = Handle::current();
+            let hosts = hosts::serve(listener, self.membership, calls, runners, files, api);
+            process.links.spawn(hosts);
         }
         self.cache_dir
     }

@@ -64,8 +64,7 @@ impl<'a> StandingBy<'a> {
         // It makes the ballast, which a start that fails would leave.
         let disk_watch = CancellationToken::new();
         process.disk.clone().watch(disk_watch.clone(), || {}, || {})?;
-        let standby =
-            Arc::new(standby(&candidate, settings.cluster_key.as_deref(), process.links.clone())?);
+        let standby = Arc::new(standby(&candidate, settings.cluster_key.as_deref())?);
         let metrics = StandbyMetrics {
             disk_space: process.disk_space.clone(),
             certificate: process.certificate.clone(),

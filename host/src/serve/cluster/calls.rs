@@ -3,8 +3,8 @@
 //! **Bounds.** [`LINKS`] connections of HTTP/2, with as many streams as [`TRANSPORT`] has for each.
 //! A call takes the connection with the fewest calls, the first of several, so that most hosts need
 //! one. **Promise.** A call whose connection could not be made has had no effect. A connection is
-//! made again by the next call that needs it. **Cost.** The threads of connections between hosts
-//! carry the frames.
+//! made again by the next call that needs it. **Cost.** The threads that serve the calls carry the
+//! frames too: with threads of their own a call changed its thread twice on each host.
 
 use std::future::Future;
 use std::io;
@@ -20,7 +20,7 @@ use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::handshake::{Membership, Purpose};
@@ -37,8 +37,15 @@ type Opened<B> = Result<SendRequest<B>, Arc<io::Error>>;
 pub(crate) struct CallLinks<B> {
     address: SocketAddr,
     membership: Membership,
-    threads: Handle,
     links: [CallLink<B>; LINKS],
+    /// Ends them.
+    closed: CancellationToken,
+}
+
+impl<B> Drop for CallLinks<B> {
+    fn drop(&mut self) {
+        self.close();
+    }
 }
 
 /// One of them; empty before its first call.
@@ -80,6 +87,13 @@ pub(crate) enum CallError {
     Lost(hyper::Error),
 }
 
+impl<B> CallLinks<B> {
+    /// Ends all connections with their calls, and makes no further ones.
+    pub(crate) fn close(&self) {
+        self.closed.cancel();
+    }
+}
+
 impl<B> CallLinks<B>
 where
     B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
@@ -87,9 +101,9 @@ where
         + Unpin
         + 'static,
 {
-    /// None yet. `threads` carry their frames.
-    pub(crate) fn new(address: SocketAddr, membership: Membership, threads: Handle) -> Self {
-        Self { address, membership, threads, links: Default::default() }
+    /// None yet.
+    pub(crate) fn new(address: SocketAddr, membership: Membership) -> Self {
+        Self { address, membership, links: Default::default(), closed: CancellationToken::new() }
     }
 
     /// Sends a call, and returns the head of its answer. The call counts for its connection until
@@ -139,7 +153,8 @@ where
         if let Some(usable) = usable {
             return usable.clone();
         }
-        let connecting = self.threads.spawn(connect(self.address, self.membership.clone()));
+        let connecting =
+            tokio::spawn(connect(self.address, self.membership.clone(), self.closed.clone()));
         let connected = connecting.map(|connected| match connected {
             Ok(connected) => connected.map_err(Arc::new),
             Err(error) => Err(Arc::new(io::Error::other(error))),
@@ -148,15 +163,24 @@ where
     }
 }
 
-/// Makes a connection, on the threads that carry its frames from then on.
-async fn connect<B>(address: SocketAddr, membership: Membership) -> io::Result<SendRequest<B>>
+/// Makes a connection, which ends when `closed` fires.
+async fn connect<B>(
+    address: SocketAddr,
+    membership: Membership,
+    closed: CancellationToken,
+) -> io::Result<SendRequest<B>>
 where
     B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
         + Send
         + Unpin
         + 'static,
 {
-    let stream = membership.connect(address, Purpose::Calls).await?;
+    let connecting = membership.connect(address, Purpose::Calls);
+    let Some(connected) = closed.run_until_cancelled(connecting).await else {
+        return Err(io::Error::other("another host is active now"));
+    };
+    let mut stream = connected?;
+    stream.get_mut().0.end_at(closed);
     let handshake = Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .keep_alive_interval(TRANSPORT.ping_interval)

@@ -14,8 +14,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use gristmill_api::{AnswerBody, too_many_calls_without_key, unavailable, unreadable_body};
 use gristmill_core::id::{KeyId, OwnerId};
 use gristmill_edge::{ANSWER_END, AnswerOwner, CallOrigin, PeerAddress};
@@ -24,8 +22,6 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use parking_lot::{Mutex, RwLock};
-use tokio::runtime::Handle;
-use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::callers::{Place, StandbyCallers, TooManyCalls};
@@ -63,8 +59,6 @@ const LOST: &str = "the active host has not answered, and whether the call has t
 #[derive(Debug)]
 pub(crate) struct Standby {
     keys: Vec<HostKey>,
-    /// The threads of connections between hosts.
-    links: Handle,
     callers: StandbyCallers,
     target: RwLock<Target>,
     /// Whether it forwards no more calls.
@@ -84,22 +78,14 @@ enum Target {
 struct Host {
     active: ActiveHost,
     links: CallLinks<Sending>,
-    replaced: CancellationToken,
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        self.replaced.cancel();
-    }
 }
 
 impl Standby {
     /// A host that knows no active host. `keys` are those of the hosts of the database, at least
-    /// one, and `links` are the threads of connections between them.
-    pub(crate) fn new(keys: Vec<HostKey>, links: Handle) -> Self {
+    /// one.
+    pub(crate) fn new(keys: Vec<HostKey>) -> Self {
         Self {
             keys,
-            links,
             callers: StandbyCallers::default(),
             target: RwLock::new(Target::NoHost),
             is_stopping: AtomicBool::new(false),
@@ -119,15 +105,14 @@ impl Standby {
             return;
         }
         if let Target::Host(host) = &*target {
-            host.replaced.cancel();
+            host.links.close();
         }
         *target = match active {
             None => Target::NoHost,
             Some(ActiveHost { address: None, .. }) => Target::Unreachable,
             Some(active @ ActiveHost { session, address: Some(address) }) => {
-                let links = CallLinks::new(address, self.membership(session), self.links.clone());
-                let replaced = CancellationToken::new();
-                Target::Host(Arc::new(Host { active, links, replaced }))
+                let links = CallLinks::new(address, self.membership(session));
+                Target::Host(Arc::new(Host { active, links }))
             }
         };
     }
@@ -166,11 +151,7 @@ impl Standby {
             Target::Unreachable => return unavailable(&path, NO_ADDRESS).await,
         };
         let credentials = self.callers.credentials(request.headers());
-        let admitted = tokio::select! {
-            admitted = self.callers.admit(credentials, origin) => admitted,
-            () = host.replaced.cancelled() => return unavailable(&path, UNREACHABLE).await,
-        };
-        let place = match admitted {
+        let place = match self.callers.admit(credentials, origin).await {
             Ok(place) => place,
             Err(TooManyCalls { calls, wait }) => {
                 return too_many_calls_without_key(&path, calls, wait).await;
@@ -183,17 +164,13 @@ impl Standby {
         let Some(request) = outgoing(request, origin.peer().0) else {
             return unavailable(&path, UNREACHABLE).await;
         };
-        let answer = tokio::select! {
-            answer = host.links.send(request) => answer,
-            () = host.replaced.cancelled() => return unavailable(&path, LOST).await,
-        };
-        match answer {
+        match host.links.send(request).await {
             Ok((mut answer, in_progress)) => {
                 sending.stop();
                 let has_key = take_key(&mut answer, origin);
                 self.callers.answered(credentials, origin, has_key, &answer);
                 let held = Held { _place: place, _in_progress: in_progress, _stops: stops };
-                incoming(answer, host.replaced.clone(), held)
+                incoming(answer, held)
             }
             Err(_) if sending.has_failed() => unreadable_body(&path).await,
             Err(error) => {
@@ -321,29 +298,26 @@ fn outgoing<B>(request: Request<B>, peer: IpAddr) -> Option<Request<B>> {
     Some(Request::from_parts(head, body))
 }
 
-/// The answer for the client. Its body ends with an error when the active host is replaced, or has
-/// not ended it.
-fn incoming(
-    answer: Response<Incoming>,
-    replaced: CancellationToken,
-    held: Held,
-) -> Response<AnswerBody> {
+/// The answer for the client. Its body ends with an error when the active host has not ended it.
+fn incoming(answer: Response<Incoming>, held: Held) -> Response<AnswerBody> {
     let (mut head, body) = answer.into_parts();
     // HTTP/1.1 names its own version to the client.
     head.version = Version::HTTP_11;
     remove_headers_of_connection(&mut head.headers);
     let is_ended = body.is_end_stream();
-    let replaced = replaced.cancelled_owned().boxed();
-    let body = ForwardedAnswer { body, is_ended, replaced, _held: held };
+    // HTTP/2 checks it.
+    let has_length = head.headers.contains_key(header::CONTENT_LENGTH);
+    let body = ForwardedAnswer { body, has_length, is_ended, _held: held };
     Response::from_parts(head, AnswerBody::new(body))
 }
 
 /// The body of an answer of the active host.
 struct ForwardedAnswer {
     body: Incoming,
+    /// The head has named the length.
+    has_length: bool,
     /// Its end has arrived.
     is_ended: bool,
-    replaced: BoxFuture<'static, ()>,
     _held: Held,
 }
 
@@ -359,13 +333,10 @@ impl Body for ForwardedAnswer {
             if self.is_ended {
                 return Poll::Ready(None);
             }
-            let frame = match Pin::new(&mut self.body).poll_frame(context) {
-                Poll::Ready(Some(frame)) => frame.map_err(io::Error::other),
-                Poll::Ready(None) => Err(io::Error::other("the active host has dropped the call")),
-                Poll::Pending => {
-                    ready!(self.replaced.poll_unpin(context));
-                    Err(io::Error::other("another host is active now"))
-                }
+            let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(frame) => frame.map_err(io::Error::other),
+                None if self.has_length => return Poll::Ready(None),
+                None => Err(io::Error::other("the active host has dropped the call")),
             };
             match frame.map(Frame::into_trailers) {
                 Ok(Ok(trailers)) => self.is_ended |= trailers.contains_key(ANSWER_END),
@@ -376,7 +347,7 @@ impl Body for ForwardedAnswer {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.is_ended
+        self.is_ended || (self.has_length && self.body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -45,7 +45,7 @@ use tokio_rustls::rustls::{
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
-use super::link;
+use super::link::HostStream;
 
 /// Longest time to connect, with the handshake.
 pub(crate) const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
@@ -116,10 +116,9 @@ impl Membership {
         &self,
         address: SocketAddr,
         purpose: Purpose,
-    ) -> io::Result<client::TlsStream<TcpStream>> {
+    ) -> io::Result<client::TlsStream<HostStream>> {
         let connect = async {
-            let stream = TcpStream::connect(address).await?;
-            link::prepare(&stream)?;
+            let stream = HostStream::new(TcpStream::connect(address).await?)?;
             self.call(stream, purpose).await
         };
         timeout(CONNECT_TIME_MAX, connect).await?

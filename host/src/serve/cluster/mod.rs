@@ -23,7 +23,6 @@ use gristmill_postgres::DatabaseUrl;
 use gristmill_store::{
     ActiveHost, Candidate, NotTaken, OpenError, Outage, Seen, TakenOver, Vacancy, read_keys,
 };
-use tokio::runtime::Handle;
 use tracing::{info, warn};
 
 use self::forward::Standby;
@@ -58,22 +57,18 @@ pub(crate) async fn connect(url: &DatabaseUrl, key_file: &Path) -> anyhow::Resul
 
 /// A host that knows no active host yet.
 ///
-/// `links` are the threads of its connections. Their keys are those of `key_file`, or come from the
-/// key of the database's secrets.
+/// The keys of its connections are those of `key_file`, or come from the key of the database's
+/// secrets.
 ///
 /// # Errors
 /// When the file cannot be read, or has no keys.
-pub(crate) fn standby(
-    candidate: &Candidate,
-    key_file: Option<&Path>,
-    links: Handle,
-) -> anyhow::Result<Standby> {
+pub(crate) fn standby(candidate: &Candidate, key_file: Option<&Path>) -> anyhow::Result<Standby> {
     let keys = match key_file {
         None => candidate.derived_keys(KEY_PURPOSE),
         Some(file) => read_keys(file)
             .with_context(|| format!("cannot use the file of --cluster-key {}", file.display()))?,
     };
-    Ok(Standby::new(keys, links))
+    Ok(Standby::new(keys))
 }
 
 /// A host that has become active.
