@@ -12,6 +12,7 @@
 
 pub mod arguments;
 pub mod calls;
+mod completions;
 mod jobs;
 mod management;
 pub mod output;
@@ -71,14 +72,16 @@ pub enum ClientCommand {
     Volumes(volumes::VolumesArgs),
     Secrets(secrets::SecretsArgs),
     Cluster(cluster::ClusterArgs),
+    Completions(completions::CompletionsArgs),
 }
 
 impl ClientCommand {
-    /// Calls the host, and writes the result to standard output.
+    /// Calls the host, and writes the result to standard output. `program` is the command line that
+    /// it is a part of.
     ///
     /// # Errors
     /// When the arguments contradict each other, the call fails, or the output cannot be written.
-    pub async fn execute(self) -> anyhow::Result<ExitCode> {
+    pub async fn execute(self, program: clap::Command) -> anyhow::Result<ExitCode> {
         match self {
             Self::Submit(args) => submit::submit(*args).await,
             Self::Status(args) => job::status(args).await,
@@ -101,6 +104,7 @@ impl ClientCommand {
             Self::Volumes(args) => volumes::volumes(args).await,
             Self::Secrets(args) => secrets::secrets(args).await,
             Self::Cluster(args) => cluster::cluster(args).await,
+            Self::Completions(args) => completions::completions(&args, &program),
         }
     }
 }

@@ -11,7 +11,7 @@ pub mod serve;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use gristmill_author as author;
 use gristmill_commands::{ClientCommand, block_on};
 use gristmill_runtime::compile::process::{COMPILE_COMMAND, child_main};
@@ -72,7 +72,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Run(args) => author::run(*args),
         Command::Test(args) => author::test(*args),
         Command::Deploy(args) => block_on(author::deploy(*args)),
-        Command::Client(command) => block_on(command.execute()),
+        Command::Client(command) => block_on(command.execute(Cli::command())),
         Command::Backup(args) => block_on(backup::backup(*args)),
         Command::Restore(args) => backup::restore(&args),
         Command::Check(args) => check::check(&args),

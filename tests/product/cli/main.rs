@@ -5,6 +5,7 @@
 
 mod billing;
 mod command;
+mod completions;
 mod deploy;
 mod dev;
 mod downloads;
