@@ -34,6 +34,7 @@ fn every_command_is_found() {
         "submit a --input @f.json --wait --timeout-ms 5",
         "status a j",
         "cluster status --json",
+        "completions zsh",
         "timeline a j --json",
         "stream a j --from 3",
         "cancel a j --url http://h:1",
