@@ -76,12 +76,12 @@ pub enum ClientCommand {
 }
 
 impl ClientCommand {
-    /// Calls the host, and writes the result to standard output. `program` is the command line that
-    /// it is a part of.
+    /// Calls the host, and writes the result to standard output. `program` makes the command line
+    /// that it is a part of.
     ///
     /// # Errors
     /// When the arguments contradict each other, the call fails, or the output cannot be written.
-    pub async fn execute(self, program: clap::Command) -> anyhow::Result<ExitCode> {
+    pub async fn execute(self, program: fn() -> clap::Command) -> anyhow::Result<ExitCode> {
         match self {
             Self::Submit(args) => submit::submit(*args).await,
             Self::Status(args) => job::status(args).await,
@@ -104,7 +104,7 @@ impl ClientCommand {
             Self::Volumes(args) => volumes::volumes(args).await,
             Self::Secrets(args) => secrets::secrets(args).await,
             Self::Cluster(args) => cluster::cluster(args).await,
-            Self::Completions(args) => completions::completions(&args, &program),
+            Self::Completions(args) => completions::completions(&args, &program()),
         }
     }
 }

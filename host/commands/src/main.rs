@@ -23,7 +23,7 @@ struct Cli {
 fn main() -> ExitCode {
     match Cli::try_parse().map_err(|answer| of_gristmill(&answer).map_or(answer, with_advice)) {
         Ok(Cli { command }) => gristmill_commands::exit_code(gristmill_commands::block_on(
-            command.execute(Cli::command()),
+            command.execute(Cli::command),
         )),
         Err(answer) => gristmill_commands::show(&answer),
     }

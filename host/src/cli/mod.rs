@@ -72,7 +72,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Run(args) => author::run(*args),
         Command::Test(args) => author::test(*args),
         Command::Deploy(args) => block_on(author::deploy(*args)),
-        Command::Client(command) => block_on(command.execute(Cli::command())),
+        Command::Client(command) => block_on(command.execute(Cli::command)),
         Command::Backup(args) => block_on(backup::backup(*args)),
         Command::Restore(args) => backup::restore(&args),
         Command::Check(args) => check::check(&args),
