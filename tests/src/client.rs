@@ -265,10 +265,18 @@ impl Client {
         .await;
     }
 
+    /// The job's document; `None` while the host says that it does not reach its database, and that
+    /// the call may be repeated.
+    async fn reachable_status(&self, endpoint: &str, job: &str) -> Option<Value> {
+        let answer = self.status(endpoint, job).await;
+        let is_away = answer.status == 503 && answer.json()["code"] == "unavailable";
+        (!is_away).then(|| answer.ok())
+    }
+
     /// Waits until the job has this status, and returns its document.
     pub async fn until(&self, endpoint: &str, job: &str, status: &str) -> Value {
         eventually(&format!("job {job} to be {status}"), async || {
-            let document = self.status(endpoint, job).await.ok();
+            let document = self.reachable_status(endpoint, job).await?;
             let is_final = !matches!(document["status"].as_str(), Some("IN_QUEUE" | "IN_PROGRESS"));
             let is_wanted = document["status"] == status;
             assert!(is_wanted || !is_final, "instead of {status}: {document}");
@@ -280,7 +288,7 @@ impl Client {
     /// Waits until the job has ended, however, and returns its document.
     pub async fn finished(&self, endpoint: &str, job: &str) -> Value {
         eventually(&format!("job {job} to end"), async || {
-            let document = self.status(endpoint, job).await.ok();
+            let document = self.reachable_status(endpoint, job).await?;
             let waits = matches!(document["status"].as_str(), Some("IN_QUEUE" | "IN_PROGRESS"));
             (!waits).then_some(document)
         })
