@@ -31,25 +31,9 @@ start two
 second_pid=$pid second=$address
 # HAProxy does not report a port that it chose itself.
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-cat >"$data/haproxy.cfg" <<END
-defaults
-  mode http
-  timeout connect 5s
-  timeout client 10m
-  timeout server 10m
-  # A client that ends an OpenAI call cancels its job. The frontend must have this option too: otherwise HAProxy 2.6
-  # does not notice that the client has closed its connection.
-  option abortonclose
-frontend clients
-  bind 127.0.0.1:$port
-  default_backend hosts
-backend hosts
-  balance random
-  option httpchk GET /livez
-  server one $first check inter 500ms
-  server two $second check inter 500ms
-END
-haproxy -db -f "$data/haproxy.cfg" >"$data/haproxy.log" 2>&1 &
+# The file that docs/guides/containers.md recommends; calls reach the host that stands by, too.
+ONE=$first TWO=$second BIND=127.0.0.1:$port CHECK=/livez \
+  haproxy -db -f "$here/../../../host/packaging/compose/two-hosts/haproxy.cfg" >"$data/haproxy.log" 2>&1 &
 haproxy_pid=$!
 GRISTMILL_URL=http://127.0.0.1:$port
 GRISTMILL_DATA_DIR=$data/one
