@@ -8,7 +8,7 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo demo-cluster quick test full format lints compiled unit faults crash cluster-faults rolling-upgrade overload hostile fuzz clients clients-cluster clients-go sdks cpython-files console traces monitoring guest-sdks registry oci-conformance bindings references guests soak bench bench-against bench-kept bench-peers bench-starts workflows deny sbom clean
+.PHONY: help setup demo demo-cluster quick test full format lints compiled unit faults crash cluster-faults rolling-upgrade overload hostile fuzz clients clients-cluster clients-go sdks cpython-files console traces monitoring deployment guest-sdks registry oci-conformance bindings references guests soak bench bench-against bench-kept bench-peers bench-starts workflows deny sbom clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -147,6 +147,10 @@ traces: guests ## the spans of a real host, decoded by the official classes; nee
 monitoring: guests ## the Prometheus rules and Grafana dashboards; needs python3 and Prometheus
 	$(BUILD_UNDER_TEST)
 	sh tests/interop/monitoring/run.sh $(UNDER_TEST) $(GUESTS)
+
+deployment: ## the compose files and the Helm chart; needs python3, and for all parts caddy, haproxy, PostgreSQL and prometheus
+	$(BUILD_UNDER_TEST)
+	sh tests/interop/deployment/run.sh $(UNDER_TEST)
 
 registry: guests ## fetch images from a third-party registry; needs apt
 	sh tests/interop/registry/run.sh
