@@ -17,6 +17,7 @@ from containers import ROOT
 
 CHART = ROOT / "host/packaging/helm/gristmill"
 RULES = ROOT / "docs/monitoring/prometheus/gristmill.rules.yml"
+GUIDE = ROOT / "docs/guides/kubernetes.md"
 # The oldest version that the chart supports, and the newest one that the library knows.
 VERSIONS = (re.search(r">=([\d.]+)", (CHART / "Chart.yaml").read_text())[1], kubernetes_validate.latest_version())
 PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
@@ -139,6 +140,7 @@ def check_pod(name, pod):
     claims = pod.workload["spec"].get("volumeClaimTemplates", [])
     volumes = [volume["name"] for volume in spec["volumes"]] + [claim["metadata"]["name"] for claim in claims]
     assert sorted(volumes) == sorted(mount["name"] for mount in container["volumeMounts"]), f"{name}: {volumes}"
+    assert {"/data", "/tmp"} <= {mount["mountPath"] for mount in container["volumeMounts"]}, name
     for probe in PROBES:
         assert container[probe]["httpGet"]["port"] in pod.ports, f"{name}: {probe}"
 
@@ -165,6 +167,19 @@ def check_references(name, one, pod):
         assert matching[0]["metadata"]["labels"][spec["jobLabel"]] == "gristmill" and spec["endpoints"][0]["honorLabels"], name
 
 
+def check_guide():
+    """Each value in the table of the guide exists."""
+    table = re.findall(r"^\| (`.*?) \|", GUIDE.read_text(), re.M)
+    names = [name for cell in table for name in re.findall(r"`([\w.]+)`", cell)]
+    with helm.Chart.load(CHART) as chart:
+        for name in names:
+            value = chart.values
+            for part in name.split("."):
+                assert part in value, f"{GUIDE}: no value {name}"
+                value = value[part]
+    assert len(names) > 10, names
+
+
 def check_refusals():
     for values, message in REFUSED:
         try:
@@ -182,6 +197,7 @@ def main(directory):
     for name, (values, kinds) in SHAPES.items():
         check_shape(name, values, kinds)
     print(f"ok: {len(SHAPES)} shapes of the chart, for Kubernetes {VERSIONS[0]} and {VERSIONS[1]}")
+    check_guide()
     check_refusals()
     print(f"ok: the chart refuses {len(REFUSED)} mistakes")
     with tarfile.open(helm.package(CHART, destination=directory)) as package:

@@ -106,7 +106,8 @@ class Container:
             self.process = None
 
     def log(self):
-        return (self.directory / "log").read_text()[-3000:]
+        path = self.directory / "log"
+        return path.read_text()[-3000:] if path.exists() else ""
 
 
 def of_service(program, directory, service, secrets=None):

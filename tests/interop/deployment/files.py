@@ -46,7 +46,7 @@ def check_compose(folder):
         assert tag and tag != "latest", f"{where}: {service['image']}"
         if repository == "gristmill":
             assert tag == VERSION, f"{where}: the version is {VERSION}"
-            assert service["stop_grace_period"] == "90s", where
+            assert service["stop_grace_period"] == "90s" and "/tmp" in service["tmpfs"], where
         for volume in service["volumes"]:
             source = volume.split(":")[0]
             if source.startswith("."):

@@ -40,7 +40,7 @@ def of_chart(program, directory):
 
 
 def proxied(described, hosts):
-    """The command of HAProxy, its environment, and its URL."""
+    """The command of HAProxy, and its environment: the addresses of the hosts, and its own."""
     network = {service["networks"]["default"]["ipv4_address"]: name for name, service in described.items() if "networks" in service}
     environment = {"PATH": os.environ["PATH"], "BIND": f"127.0.0.1:{free_port()}"}
     for name, address in described["haproxy"]["environment"].items():
@@ -62,7 +62,7 @@ def ready(hosts):
 
 
 def check(hosts, url, probes):
-    """One host is active, and the other one takes over when it is killed. `url` is that of a proxy, or None; both hosts
+    """One host is active, and the other one becomes active when it is killed. `url` is that of a proxy, or None; both hosts
     answer the paths `probes`."""
     for host in hosts:
         host.start()
@@ -83,7 +83,7 @@ def check(hosts, url, probes):
     print("ok: both hosts answer their probes, and have metrics of their own")
     active.stop(force=True)
     until("calls reach the other host", lambda: "active" in roles(url or standby.url("")))
-    print("ok: the other host takes over")
+    print("ok: the other host becomes active")
     active.start()
     until("it stands by", lambda: roles(url or active.url("")) == ["active", "standby"])
     print("ok: the host that ended stands by after its next start")
