@@ -61,6 +61,7 @@ in_directory() ( cd "$1" && shift && "$@" )
 
 suite python-sdk '^(Ran|FAILED)' "$python" -m unittest discover -s "$sdk/python/tests"
 suite python-types '^(Success|Found)' in_directory "$sdk/python" "$python" -m mypy --cache-dir "$built/.mypy"
+suite sdk-reference '^(Ran|FAILED|FAIL)' "$python" "$here/test_sdk_reference.py"
 for handler in "$root"/handlers/python/*/; do
   suite "python-$(basename "$handler")" '^(Ran|FAILED)' in_directory "$handler" "$python" -m unittest
 done
