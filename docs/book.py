@@ -1,8 +1,8 @@
 """Writes the source of the manual: the pages of SUMMARY.md for mdBook, and llms.txt.
 
-A page of the repository, such as `guest-sdk/README.md`, keeps its path in the manual; `docs/` is the
-manual's root, and a README.md is an index.md. A file outside `docs/` that a page links to and that is
-no page lies below `source/` with `.txt` behind its name, so that every browser shows it.
+A page of the repository, such as `guest-sdk/README.md`, keeps its path in the manual; `docs/` is
+the manual's root, and a README.md is an index.md. A file outside `docs/` that a page links to and
+that is no page lies below `source/` with `.txt` behind its name, so that every browser shows it.
 Usage: book.py DIRECTORY
 """
 

@@ -1,5 +1,5 @@
-"""docs/reference/sdks.md names every public member of the three guest SDKs, each in the column of its
-language, and no name that an SDK does not have. Usage: test_sdk_reference.py
+"""docs/reference/sdks.md names every public member of the three guest SDKs, each in the column of
+its language, and no name that an SDK does not have. Usage: test_sdk_reference.py
 """
 
 import ast
@@ -37,7 +37,9 @@ def rust():
     names = set()
     for file in ["call.rs", "context.rs", "error.rs", "handler.rs", "http.rs", "testing.rs"]:
         text = re.sub(r"//.*", "", (source / file).read_text()).split("#[cfg(test)]")[0]
-        names |= set(re.findall(r"\bpub (?:const |async )?(?:fn|struct|enum|trait|type) (\w+)", text))
+        names |= set(
+            re.findall(r"\bpub (?:const |async )?(?:fn|struct|enum|trait|type) (\w+)", text)
+        )
         names |= set(re.findall(r"^    pub (\w+):", text, re.M))
         names |= set(re.findall(r"macro_rules! (\w+)", text))
         for body in re.findall(r"\bpub enum \w+ \{(.*?)^\}", text, re.M | re.S):
@@ -50,7 +52,7 @@ def rust():
 
 
 def python():
-    """The names in `__all__`, the classes of `testing`, and the public parts of all these classes."""
+    """The names in `__all__`, the classes of `testing`, and the public parts of these classes."""
     source = ROOT / "guest-sdk/python/src/gristmill"
     classes, exported = {}, set()
     for file in source.glob("*.py"):

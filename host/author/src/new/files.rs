@@ -94,7 +94,7 @@ fn without_outer_links(page: &[u8]) -> Cow<'static, [u8]> {
         }
         shown += &format!(" (`{}`){rest}", path.trim_start_matches("../"));
     }
-    shown += "\nPaths such as `docs/README.md` are those of the repository of Gristmill.\n";
+    shown += "\nPaths such as `docs/start.md` are those of the repository of Gristmill.\n";
     shown.into_bytes().into()
 }
 
