@@ -82,17 +82,19 @@ class Book:
         path = resolve(target, page)
         if (ROOT / path / "README.md").is_file():
             path = os.path.join(path, "README.md")
+        file = ROOT / path
+        if not file.exists():
+            return link[0]  # the check of the built manual names it
         if path in self.titles:
             to = place(path)
-        elif path.startswith("docs/") and (ROOT / path).is_file():
+        elif path.startswith("docs/") and file.is_file():
             to = path.removeprefix("docs/")
-            self.add(f"src/{to}", (ROOT / path).read_bytes())
+            self.add(f"src/{to}", file.read_bytes())
         else:
             to, anchor = f"source/{path.removesuffix('.md')}.txt", ""
             # Of a directory, the names of its files.
-            is_file = (ROOT / path).is_file()
-            names = "" if is_file else "\n".join(listed(path)) + "\n"
-            self.add(f"src/{to}", (ROOT / path).read_bytes() if is_file else names.encode())
+            names = "" if file.is_file() else "\n".join(listed(path)) + "\n"
+            self.add(f"src/{to}", names.encode() or file.read_bytes())
         return f"]({os.path.relpath(to, os.path.dirname(place(page)) or '.')}{anchor})"
 
     def index(self) -> str:
