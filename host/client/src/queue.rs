@@ -213,6 +213,14 @@ impl Client {
     pub async fn health(&self, endpoint: &EndpointId) -> Result<Answer<HealthReport>, ClientError> {
         self.get(&[MOUNT, endpoint.as_str(), "health"], &[]).await
     }
+
+    /// Succeeds when the host serves calls. The answer's text is not JSON.
+    ///
+    /// # Errors
+    /// [`ClientError`]; the host refuses with 503 and its reason while it starts or stops.
+    pub async fn readiness(&self) -> Result<Answer<()>, ClientError> {
+        self.get(&["readyz"], &[]).await
+    }
 }
 
 fn millis(wait: Duration) -> String {

@@ -1,7 +1,9 @@
-//! `gristmill completions`: a script with which a shell completes commands and options.
+//! `gristmill completions` and `gristmill man`: the command line, written for shells and for `man`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::Args;
 use clap_complete::{Shell, generate};
 
@@ -18,6 +20,15 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
+/// Write the manual pages of all commands to a directory.
+///
+/// In a directory `man1` below ~/.local/share/man, `man gristmill-deploy` finds them.
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// The directory, which is made if it is missing
+    directory: PathBuf,
+}
+
 /// `program` has all commands and options. Those that are hidden from users are not completed.
 pub(crate) fn completions(
     CompletionsArgs { shell }: &CompletionsArgs,
@@ -29,5 +40,16 @@ pub(crate) fn completions(
     let mut script = Vec::new();
     generate(*shell, &mut program, name, &mut script);
     output::result(String::from_utf8(script)?.trim_end())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A page for each command of `program` that is not hidden from users.
+pub(crate) fn man(
+    ManArgs { directory }: &ManArgs,
+    program: clap::Command,
+) -> anyhow::Result<ExitCode> {
+    std::fs::create_dir_all(directory)
+        .and_then(|()| clap_mangen::generate_to(program, directory))
+        .with_context(|| format!("cannot write to {}", directory.display()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -57,8 +57,8 @@ pub enum ClientCommand {
     Retry(job::JobArgs),
     /// Remove all waiting jobs of an endpoint; running jobs continue.
     Purge(health::EndpointArgs),
-    /// Count an endpoint's jobs and workers.
-    Health(health::EndpointArgs),
+    /// Count an endpoint's jobs and workers, or ask whether the host is ready.
+    Health(health::HealthArgs),
     Requests(requests::RequestsArgs),
     Jobs(jobs::list::JobsArgs),
     Logs(Box<logs::LogsArgs>),
@@ -73,6 +73,7 @@ pub enum ClientCommand {
     Secrets(secrets::SecretsArgs),
     Cluster(cluster::ClusterArgs),
     Completions(completions::CompletionsArgs),
+    Man(completions::ManArgs),
 }
 
 impl ClientCommand {
@@ -105,6 +106,7 @@ impl ClientCommand {
             Self::Secrets(args) => secrets::secrets(args).await,
             Self::Cluster(args) => cluster::cluster(args).await,
             Self::Completions(args) => completions::completions(&args, &program()),
+            Self::Man(args) => completions::man(&args, program()),
         }
     }
 }

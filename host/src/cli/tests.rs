@@ -35,6 +35,8 @@ fn every_command_is_found() {
         "status a j",
         "cluster status --json",
         "completions zsh",
+        "man share/man1",
+        "health",
         "timeline a j --json",
         "stream a j --from 3",
         "cancel a j --url http://h:1",

@@ -1,5 +1,6 @@
-//! The scripts of `gristmill completions`, as shells use them.
+//! The scripts of `gristmill completions`, as shells use them, and the pages of `gristmill man`.
 
+use std::ffi::OsStr;
 use std::process::Command;
 
 use gristmill_tests::command;
@@ -36,4 +37,19 @@ fn each_shell_has_a_script() {
         assert!(script.contains("adopt-within"), "{shell}: {script}");
     }
     run(command(), "completions tcsh").failed(2, &["bash", "fish", "zsh"]);
+}
+
+#[test]
+fn each_command_has_a_manual_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let man = dir.path().join("share/man1");
+    run_args(command(), [OsStr::new("man"), man.as_os_str()], "").succeeded();
+    let page = |name: &str| std::fs::read_to_string(man.join(name)).unwrap();
+    assert!(page("gristmill.1").contains("gristmill\\-deploy(1)"));
+    assert!(page("gristmill-serve.1").contains("adopt\\-within"));
+    assert!(page("gristmill-keys-create.1").contains(".TH"));
+    assert!(!man.join("gristmill-compile.1").exists(), "a command for the program itself");
+    let file = man.join("gristmill.1");
+    let refused = run_args(command(), [OsStr::new("man"), file.as_os_str()], "");
+    refused.failed(1, &["cannot write to", "gristmill.1"]);
 }

@@ -123,6 +123,7 @@ async fn cancel_retry_purge_and_health_do_what_they_say() {
     for _ in 0..2 {
         host.client.submit("cli-calls", json!({ "op": "echo" })).await;
     }
+    assert_eq!(run(on(&host), "health").succeeded().stdout.trim(), "ready");
     let health = run(on(&host), "health cli-calls --json").succeeded().json();
     assert_eq!((&health["jobs"]["inQueue"], &health["jobs"]["inProgress"]), (&json!(2), &json!(1)));
     let shown = run(on(&host), "health cli-calls").succeeded();

@@ -1,4 +1,4 @@
-//! `gristmill health` and `purge`: commands about one endpoint.
+//! `gristmill health`, about a host or one of its endpoints, and `purge`.
 
 use std::process::ExitCode;
 
@@ -18,8 +18,22 @@ pub struct EndpointArgs {
     call: CallArgs,
 }
 
-pub(crate) async fn health(args: EndpointArgs) -> anyhow::Result<ExitCode> {
-    let answer = args.call.connection.client()?.health(&args.endpoint).await?;
+/// Names one endpoint, or none.
+#[derive(Debug, Args)]
+pub struct HealthArgs {
+    /// The endpoint. Without it, the command succeeds when the host itself is ready.
+    endpoint: Option<EndpointId>,
+    #[command(flatten)]
+    call: CallArgs,
+}
+
+pub(crate) async fn health(args: HealthArgs) -> anyhow::Result<ExitCode> {
+    let client = args.call.connection.client()?;
+    let Some(endpoint) = args.endpoint else {
+        output::result(client.readiness().await?.text().trim_end())?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let answer = client.health(&endpoint).await?;
     print(&answer, args.call.json, |report| describe(&report).into())?;
     Ok(ExitCode::SUCCESS)
 }
