@@ -194,6 +194,17 @@ fuzz: ## each fuzz target for SECONDS=60; needs nightly Rust and cargo-fuzz
 guests: setup ## the sample handlers as components
 	cd handlers && $(CARGO) build $(LOCKED) --release --target wasm32-wasip2
 
+SAMPLES := $(patsubst host/samples/components/%.wasm.gz,%,$(wildcard host/samples/components/*))
+# Without the paths of this machine. Other flags would compile the handlers of the tests again, hence the directory.
+SAMPLE_FLAGS := --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)/registry/src=crates --remap-path-prefix=$(CURDIR)=.
+samples: setup ## write the samples that the binary contains, from the sources of their handlers
+	cd handlers && RUSTFLAGS="$(SAMPLE_FLAGS)" $(CARGO) build $(LOCKED) --release --target wasm32-wasip2 \
+	  --target-dir ../target/samples $(SAMPLES:%=-p %)
+	for sample in $(SAMPLES); do \
+	  built=target/samples/wasm32-wasip2/release/$$(echo $$sample | tr - _).wasm; \
+	  gzip --best --no-name --stdout $$built >host/samples/components/$$sample.wasm.gz || exit 1; \
+	done
+
 soak: MINUTES ?= 30
 soak: guests ## 70 % of the capacity for MINUTES=30; memory, disk and latencies must stay flat; needs python3 for the plot
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins

@@ -7,6 +7,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 use bytes::Bytes;
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gristmill_client::wire::id::{EndpointId, TemplateId};
 use gristmill_client::wire::management::{EndpointInput, Handler, TemplateInput};
 use gristmill_client::{Client, Deployed, DeployedEndpoint};
@@ -17,6 +18,7 @@ use gristmill_commands::output;
 use gristmill_core::job::payload::Json;
 use gristmill_json_schema::{Budget, InputSchema};
 use gristmill_runtime::compile::input_schema::input_schema;
+use gristmill_samples::Sample;
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -58,7 +60,16 @@ pub struct DeployArgs {
     /// current directory]. Options that are not given come from the project's file.
     #[arg(value_name = "FILE.wasm|DIR")]
     handler: Option<PathBuf>,
-    /// The id of the endpoint; needed for a component, and otherwise the project's name.
+    /// Deploy a sample handler, which this program contains: no project and no compiler is needed.
+    #[arg(
+        long,
+        value_name = "SAMPLE",
+        value_parser = sample(),
+        conflicts_with_all = ["handler", "no_build"]
+    )]
+    sample: Option<&'static Sample>,
+    /// The id of the endpoint; needed for a component, and otherwise the name of the project or of
+    /// the sample.
     #[arg(long)]
     name: Option<EndpointId>,
     /// The tag of the uploaded handler.
@@ -86,6 +97,12 @@ pub struct DeployArgs {
     endpoint: EndpointOptions,
     #[command(flatten)]
     connection: ConnectionArgs,
+}
+
+fn sample() -> impl TypedValueParser<Value = &'static Sample> {
+    let names = gristmill_samples::ALL.iter().map(|sample| sample.name);
+    PossibleValuesParser::new(names)
+        .try_map(|name| gristmill_samples::find(&name).ok_or("there is no such sample"))
 }
 
 /// The parts of a deploy.
@@ -168,19 +185,28 @@ impl Deployable {
 }
 
 impl DeployArgs {
-    /// The options, completed by the project. `None` when neither has the endpoint's name.
-    async fn deployable(
-        self,
-        chosen: &ComponentSource,
-    ) -> anyhow::Result<Option<(Deployable, ConnectionArgs)>> {
-        let component = fresh_component::read(chosen, self.freshness).await?;
-        let of_project = chosen
-            .project
-            .as_ref()
-            .map(|project| Deployable::of_project(project, component.clone()));
-        let (template, endpoint, name) = match of_project {
-            Some(Deployable { template, endpoint, name, .. }) => (template, endpoint, Some(name)),
-            None => Default::default(),
+    /// The options, completed by the project or the sample. `None` when nothing has the endpoint's
+    /// name.
+    async fn deployable(self) -> anyhow::Result<Option<(Deployable, String, ConnectionArgs)>> {
+        let (component, input, of_handler) = match self.sample {
+            Some(sample) => {
+                let name = EndpointId::new(sample.name)?;
+                (sample.component()?.into(), format!("'{}'", sample.input), (None, Some(name)))
+            }
+            None => {
+                let chosen = ComponentSource::new(self.handler.as_deref())?;
+                let component = fresh_component::read(&chosen, self.freshness).await?;
+                let input = first_input(&chosen, &component);
+                let project = chosen.project.as_ref();
+                let settings =
+                    project.map(|project| Deployable::of_project(project, component.clone()));
+                let name = settings.as_ref().map(|it| it.name.clone());
+                (component, input, (settings, name))
+            }
+        };
+        let (template, endpoint, name) = match of_handler {
+            (Some(Deployable { template, endpoint, .. }), name) => (template, endpoint, name),
+            (None, name) => (TemplateInput::default(), EndpointInput::default(), name),
         };
         let Some(name) = self.name.or(name) else { return Ok(None) };
         let mut env = template.env;
@@ -205,7 +231,7 @@ impl DeployArgs {
             ..options
         };
         let deployable = Deployable { name, tag: self.tag, component, template, endpoint };
-        Ok(Some((deployable, self.connection)))
+        Ok(Some((deployable, input, self.connection)))
     }
 }
 
@@ -214,15 +240,13 @@ impl DeployArgs {
 /// # Errors
 /// Those of the project and its build, and refusals of the host.
 pub async fn deploy(args: DeployArgs) -> anyhow::Result<ExitCode> {
-    let chosen = ComponentSource::new(args.handler.as_deref())?;
     let as_json = args.json;
-    let Some((deployable, connection)) = args.deployable(&chosen).await? else {
+    let Some((deployable, input, connection)) = args.deployable().await? else {
         output::error("a component has no name of its own: name the endpoint with --name NAME");
         return Ok(ExitCode::from(WRONG_COMMAND_LINE));
     };
     let client = connection.client()?;
     let name = deployable.name.clone();
-    let input = first_input(&chosen, &deployable.component);
     let started = Instant::now();
     let (upload, deployed) = deployable.put(&client).await?;
     if as_json {
@@ -298,7 +322,7 @@ fn show(
             "\nits webhooks are signed with the secret {webhook_secret}, which is not shown again"
         ));
     }
-    output::note(format_args!("\ntry it:\n  gristmill submit {name} --wait --input {input}"));
+    output::note(format_args!("\ntry it:\n  gristmill submit {name} --input {input} --wait"));
     Ok(())
 }
 

@@ -56,12 +56,38 @@ async fn deploy_suggests_the_projects_own_input() {
     let input = project.path().join("test_input.json");
     std::fs::write(&input, r#"{"input":{"op":"echo","value":7}}"#).unwrap();
     let said = suggested("--call-endpoint cli-suggests");
-    assert!(said.contains(r#"--wait --input '{"op":"echo","value":7}'"#), "{said}");
+    assert!(said.contains(r#"--input '{"op":"echo","value":7}' --wait"#), "{said}");
     let shown = host.client.get("/v1/endpoints/cli-suggests").await.ok();
     assert_eq!(shown["callEndpoints"], json!(["cli-suggests"]), "{shown}");
     let long = "x".repeat(200);
     std::fs::write(&input, format!(r#"{{"input":{{"op":"echo","value":"{long}"}}}}"#)).unwrap();
     assert!(suggested("").contains("--input @FILE"));
+}
+
+#[tokio::test]
+async fn a_sample_is_deployed_without_a_project() {
+    let host = TestHost::start();
+    let nowhere = tempfile::tempdir().unwrap();
+    let deploy = |more: &str| {
+        let mut deploy = on(&host);
+        deploy.current_dir(&nowhere);
+        run(deploy, &format!("deploy --sample {more}"))
+    };
+    let said = deploy("word-count").succeeded().stderr;
+    let next = r#"gristmill submit word-count --input '{"text":"to be or not to be"}' --wait"#;
+    assert_eq!(said.trim_end().lines().last().map(str::trim), Some(next), "{said}");
+    let words = ["submit", "word-count", "--input", r#"{"text":"to be"}"#, "--wait"];
+    let output = run_args(on(&host), words, "").succeeded().json();
+    assert_eq!(output["words"], 2, "{output}");
+
+    let report = deploy("echo --name mine --workers-max 2 --env A=b --json").succeeded().json();
+    assert_eq!(report["image"], "mine:latest", "{report}");
+    let endpoint = host.client().get("/v1/endpoints/mine").await.ok();
+    assert_eq!(endpoint["workersMax"], 2, "{endpoint}");
+
+    deploy("words").failed(2, &["'words'", "word-count, chat, echo"]);
+    let echo = guests::echo().display().to_string();
+    deploy(&format!("echo {echo}")).failed(2, &["cannot be used with"]);
 }
 
 #[tokio::test]

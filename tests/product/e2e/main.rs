@@ -54,6 +54,7 @@ mod registry_foreign;
 mod registry_rules;
 mod retention;
 mod reuse;
+mod samples;
 mod sandbox;
 mod sandbox_memory;
 mod sandbox_network;

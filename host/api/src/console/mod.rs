@@ -11,8 +11,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::map_response;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
-use axum::{Extension, Router};
+use axum::{Extension, Json, Router};
 use gristmill_console::{Asset, INDEX};
+use gristmill_samples::Sample;
 
 use crate::answer::error::ApiError;
 use crate::identity::caller::{Anyone, Guarded};
@@ -35,6 +36,8 @@ pub(crate) fn routes() -> Router<Guarded> {
         .route("/console/links", post(session::create_link))
         .route("/console/links/preview", post(session::preview_link))
         .route("/console/assets/{*path}", get(file))
+        .route("/console/samples", get(samples))
+        .route("/console/samples/{name}", get(sample))
         .route("/console/{*path}", get(nothing))
         .route_layer(map_response(with_headers))
 }
@@ -65,6 +68,19 @@ async fn file(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     answer(&path, &headers)
+}
+
+/// The samples that the page offers to deploy.
+async fn samples(_: Anyone) -> Json<&'static [Sample]> {
+    Json(&gristmill_samples::ALL)
+}
+
+/// The component of a sample, as it is embedded: each browser reads gzip.
+async fn sample(_: Anyone, Path(name): Path<String>) -> Result<Response, ApiError> {
+    let sample = gristmill_samples::find(&name)
+        .ok_or_else(|| ApiError::not_found(format!("there is no sample `{name}`")))?;
+    let kind = [(header::CONTENT_TYPE, "application/wasm"), (header::CONTENT_ENCODING, "gzip")];
+    Ok((kind, sample.packed).into_response())
 }
 
 async fn nothing(_: Anyone, Path(path): Path<String>) -> ApiError {

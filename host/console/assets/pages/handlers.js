@@ -2,7 +2,8 @@
 // component and, if asked, makes or changes the template and the endpoint of the same name, as
 // `gristmill deploy` does.
 import { html, useEffect, useRef, useState } from '../lib/html.js';
-import { json, list, seg } from '../lib/api.js';
+import { json, list } from '../lib/api.js';
+import { put } from '../lib/deploy.js';
 import { useLoad } from '../lib/load.js';
 import { link, go } from '../lib/router.js';
 import { bytes, duration, brief, num } from '../lib/format.js';
@@ -27,16 +28,7 @@ function Deploy({ file, endpoints, templates, onClose, onDone }) {
     setError(null);
     try {
       const imageName = `${name}:${tag}`;
-      setStep('Uploading and compiling …');
-      await json(`v1/handlers/${imageName}`, { method: 'PUT', raw: file, type: 'application/wasm' });
-      if (deploy) {
-        setStep('Setting the template …');
-        const templateId = there?.templateId ?? name;
-        if (templates.some((t) => t.id === templateId)) await json(`v1/templates/${seg(templateId)}`, { method: 'PATCH', body: { imageName } });
-        else await json('v1/templates', { method: 'POST', body: { id: templateId, name, imageName, category: 'CPU', isServerless: true } });
-        setStep('Setting the endpoint …');
-        if (!there) await json('v1/endpoints', { method: 'POST', body: { id: name, name, templateId } });
-      }
+      await put(name, imageName, file, deploy && { endpoint: there, templates }, setStep);
       say(deploy ? `${name} runs ${imageName}.` : `${imageName} is uploaded.`);
       onDone();
       // The user may be on another page by then.

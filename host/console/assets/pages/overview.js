@@ -11,6 +11,7 @@ import { visible } from '../lib/text.js';
 import { Head, Table, Empty, Loading, Trouble, Time } from '../ui/parts.js';
 import { Spark } from '../ui/spark.js';
 import { values, WINDOW } from '../ui/series.js';
+import { Samples } from '../ui/samples.js';
 
 const settle = (promise, other) => promise.catch((e) => { if (e.name === 'AbortError' || e.status === 0) throw e; return other; });
 
@@ -88,7 +89,7 @@ export function Page() {
   return html`<${Head} title="Overview" sub="The last 15 minutes of each endpoint."/>
     <${Trouble} error=${endpoints.error} retry=${endpoints.reload}/>
     ${system.data && html`<${HostTiles} system=${system.data}/>`}
-    <section class="panel">${endpoints.loading && !ids.length ? html`<${Loading} rows=${8}/>` : !ids.length ? html`<${Empty} title="No endpoint yet" command=${manage ? commands() : undefined}>${manage ? 'An endpoint runs a handler for the jobs in its queue. These commands make the first one; or drop a component on the page Handlers.' : 'This key sees no endpoint.'}</${Empty}>`
+    <section class="panel">${endpoints.loading && !ids.length ? html`<${Loading} rows=${8}/>` : !ids.length ? html`<${Empty} title="No endpoint yet" choices=${manage && html`<${Samples}/>`} command=${manage ? commands() : undefined}>${manage ? 'An endpoint runs a handler for the jobs in its queue. Deploy a sample, drop a component on the page Handlers, or write a handler with these commands.' : 'This key sees no endpoint.'}</${Empty}>`
       : html`<${Table} label="Endpoints" class="endpoints" head=${['Endpoint', 'Submitted', ['Waiting', 'n'], ['Running', 'n'], ['Failed', 'n'], ['Run p50', 'n'], ['Run p99', 'n'], ['Last failure', 'rest']]}>
         ${ids.map((id) => html`<${Row} key=${id} id=${id} endpoint=${endpoints.data?.find((e) => e.id === id)} series=${values(series.data?.endpoints?.[id], WINDOW['15m'] / (series.data?.stepMs ?? 1e4))} failure=${failures.data?.get(id)} newest=${series.data?.endpoints?.[id]}/>`)}</${Table}>`}</section>`;
 }

@@ -13,6 +13,7 @@ import { visible } from '../lib/text.js';
 import { Head, Button, Choice, Status, Empty, Trouble, Command } from '../ui/parts.js';
 import { ChunkList, Json } from '../ui/json_view.js';
 import { Editor } from '../ui/editor.js';
+import { takeFirst, Samples } from '../ui/samples.js';
 import { exampleOf } from '../lib/schema.js';
 
 const MODES = [['runsync', 'Wait'], ['run', 'Queue'], ['stream', 'Stream'], ['chat', 'Chat']];
@@ -94,12 +95,12 @@ export function Page({ query }) {
   const stop = useRef(/** @type {AbortController | null} */ (null));
   const set = (change) => { stop.current?.abort(); setAnswer(null); setError(null); replace(link(['playground'], { endpoint, mode, ...change })); };
   useEffect(() => () => stop.current?.abort(), []);
-  const send = async () => {
+  const send = async (text = input) => {
     setBusy(true); setError(null); setAnswer(null);
     const own = stop.current = new AbortController();
     const began = performance.now();
     const base = `v2/${seg(endpoint)}`;
-    const body = `{"input":${input}}`;
+    const body = `{"input":${text}}`;
     try {
       const r = await call(`${base}/${mode === 'runsync' ? 'runsync' : 'run'}`, { method: 'POST', raw: body, signal: own.signal });
       const raw = await r.text();
@@ -127,10 +128,14 @@ export function Page({ query }) {
       }
     } catch (e) { if (!own.signal.aborted) setError(e); } finally { setBusy(false); }
   };
-  if (!endpoint) return html`<${Head} title="Playground"/>${known.loading ? null : html`<${Empty} title="No endpoint yet" command="gristmill deploy count">Deploy a handler first; then call it from here.</${Empty}>`}`;
+  useEffect(() => {
+    const given = takeFirst(endpoint);
+    if (given) { setInput(given); send(given); }
+  }, [endpoint]);
+  if (!endpoint) return html`<${Head} title="Playground"/>${known.loading ? null : html`<${Empty} title="No endpoint yet" choices=${can('manage') && html`<${Samples}/>`} command="gristmill deploy --sample word-count">Deploy a handler first; then call it from here.</${Empty}>`}`;
   const output = answer?.raw && mode === 'runsync' ? member(answer.raw, 'output') : undefined;
   return html`<${Head} title="Playground"><select aria-label="Endpoint" value=${endpoint} onChange=${(e) => set({ endpoint: e.target.value })}>${[...new Set([endpoint, ...names])].sort().map((n) => html`<option key=${n} value=${n}>${n}</option>`)}</select><${Choice} label="Way to call" value=${mode} onChange=${(m) => set({ mode: m })} options=${MODES}/></${Head}>
-    ${mode === 'chat' ? html`<${Chat} key=${endpoint} endpoint=${endpoint}/>` : html`<div class="two"><section class="panel"><div class="body"><${Editor} label="Input" value=${input} onInput=${setInput} rows=${14} onSubmit=${() => busy || send()}/><div class="actions pad-top"><${Button} kind="primary" disabled=${busy} onClick=${send}>${mode === 'run' ? 'Queue the job' : 'Run'}</${Button}>${busy && html`<${Button} onClick=${() => stop.current?.abort()}>Stop waiting</${Button}>`}<span class="faint"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span></div></div>${schema && html`<details class="body"><summary>The schema of the input</summary><${Json} text=${schema} label="Schema"/></details>`}</section>
+    ${mode === 'chat' ? html`<${Chat} key=${endpoint} endpoint=${endpoint}/>` : html`<div class="two"><section class="panel"><div class="body"><${Editor} label="Input" value=${input} onInput=${setInput} rows=${14} onSubmit=${() => busy || send()}/><div class="actions pad-top"><${Button} kind="primary" disabled=${busy} onClick=${() => send()}>${mode === 'run' ? 'Queue the job' : 'Run'}</${Button}>${busy && html`<${Button} onClick=${() => stop.current?.abort()}>Stop waiting</${Button}>`}<span class="faint"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span></div></div>${schema && html`<details class="body"><summary>The schema of the input</summary><${Json} text=${schema} label="Schema"/></details>`}</section>
       <section class="panel" aria-live="polite" aria-busy=${busy}><header><h2>Answer</h2>${answer && html`<span class="actions"><${Status} of=${answer.doc.status}/><a href=${link(['jobs', endpoint, answer.doc.id])}>Open the job</a></span>`}</header>
         ${error && html`<div class="body"><${Trouble} error=${error}/></div>`}${answer && html`<div class="body"><${Split} split=${answer.split}/>${answer.chunks && html`<p class="faint">${num(answer.chunks.length)} chunks</p>`}</div>`}
         ${answer?.doc.error && html`<div class="trap">${visible(answer.doc.error)}</div>`}${answer?.chunks?.length > 0 && html`<${ChunkList} of=${answer.chunks}/>`}

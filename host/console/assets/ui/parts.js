@@ -67,8 +67,8 @@ export function Menu({ label, children }) {
 /** A command to type, with a copy button. @param {{ text: string }} props */
 export const Command = ({ text }) => html`<div class="command"><pre tabindex="0" aria-label="Command"><code>${visible(text)}</code></pre><${Copy} text=${text}/></div>`;
 
-/** What to do where there is nothing yet. @param {{ title: string, children?: any, command?: string }} props */
-export const Empty = ({ title, children, command }) => html`<div class="empty"><h3>${title}</h3>${children && html`<p>${children}</p>`}${command && html`<${Command} text=${command}/>`}</div>`;
+/** What to do where there is nothing yet. `choices` is before the command. @param {{ title: string, children?: any, choices?: any, command?: string }} props */
+export const Empty = ({ title, children, choices, command }) => html`<div class="empty"><h3>${title}</h3>${children && html`<p>${children}</p>`}${choices}${command && html`<${Command} text=${command}/>`}</div>`;
 
 /** @param {{ error: any, retry?: () => any }} props */
 export const Trouble = ({ error, retry }) => error && html`<div class="trouble" role="alert"><${Icon} name="FAILED"/><span>${visible(error.message)}${error.retryAfter ? ` Try again in ${error.retryAfter} s.` : ''}</span>${retry && error.status !== 401 && html`<${Button} small onClick=${retry}>Try again</${Button}>`}</div>`;

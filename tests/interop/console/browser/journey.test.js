@@ -88,6 +88,27 @@ test('login, deploy by drop, run, watch, fail, retry all, logs, rollback', async
   await end();
 });
 
+test('a user without an endpoint deploys a sample with one click, and sees the output of its first job', async () => {
+  const { page, login, check, end } = await open();
+  // The endpoints of other owners are invisible for it.
+  const { key: text } = await api('POST', 'v1/keys', { name: 'newcomer', owner: 'newcomer', scopes: ['manage', 'submit'] });
+  await login(text);
+  await page.getByRole('heading', { name: 'No endpoint yet' }).waitFor();
+  const samples = page.getByRole('group', { name: 'Deploy a sample' });
+  await samples.getByText('Counts the lines').waitFor();
+  assert.equal(await samples.getByRole('button').count(), 3);
+  await samples.getByRole('button', { name: 'Deploy “Word count”' }).click();
+  await page.getByRole('heading', { name: 'Playground' }).waitFor();
+  assert.match(await page.getByLabel('Input', { exact: true }).inputValue(), /"text": "to be or not to be"/);
+  await page.getByRole('region', { name: 'Output' }).getByText('"most_common"').waitFor();
+  const jobs = await api('GET', 'v1/jobs?endpoint=word-count', undefined, text);
+  assert.equal(jobs.jobs.length, 1, 'the input runs once');
+  assert.ok(await page.getByLabel('Endpoint', { exact: true }).inputValue() === 'word-count');
+  await check();
+  await api('DELETE', 'v1/endpoints/word-count', undefined, text);
+  await end();
+});
+
 test('rows stay where they are: new jobs are only counted', async () => {
   const { page, login, to, check, end } = await open();
   for (let i = 0; i < 5; i++) await run('echo', { i });
