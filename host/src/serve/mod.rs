@@ -28,6 +28,7 @@ mod stand_by;
 mod stop_signals;
 mod telemetry;
 mod traces;
+mod welcome;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -203,6 +204,8 @@ async fn serve(
         Some(work) => work(process.listens_on.clients),
         None => {
             ready::announce(&ready)?;
+            let now = process.clock.now();
+            welcome::greet(settings, process.listens_on, &catalog, &host.sessions, now);
             Box::pin(std::future::pending())
         }
     };

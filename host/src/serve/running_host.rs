@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use gristmill_api::{ApiParts, ApiState, Compatibility, HostFacts};
 use gristmill_cluster::{ClusterRuntime, Runners};
-use gristmill_control::{Access, Control, ControlParts};
+use gristmill_control::{Access, Control, ControlParts, Sessions};
 use gristmill_core::catalog::Catalog;
 use gristmill_core::id::OwnerId;
 use gristmill_core::jobs::operations::Jobs;
@@ -55,6 +55,7 @@ pub(super) struct RunningHost {
     pub(super) charts: Arc<ChartsFile>,
     pub(super) store: Arc<Store>,
     pub(super) log_writer: Option<LogWriter>,
+    pub(super) sessions: Sessions,
     pub(super) api: ApiState,
 }
 
@@ -137,9 +138,20 @@ impl RunningHost {
         let charts =
             ChartsFile::open(control.charts.clone(), &settings.data_dir, disk_space.clone());
         tokio::spawn(charts.clone().sample(clock.clone()));
+        let sessions = control.sessions.clone();
         let api = api(process, control, jobs.clone(), &store, sender);
         watch_disk(process, &store, catalog, &dispatcher)?;
-        Ok(Self { local_runtime, dispatcher, deliverer, jobs, charts, store, log_writer, api })
+        Ok(Self {
+            local_runtime,
+            dispatcher,
+            deliverer,
+            jobs,
+            charts,
+            store,
+            log_writer,
+            sessions,
+            api,
+        })
     }
 
     /// Stops in order: accepts no new jobs, lets running jobs end within `drain_max` or returns

@@ -2,9 +2,13 @@
 //! remedy, and leave nothing behind.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
 
-use gristmill_tests::{PATIENCE, TestHost, command, guests, shared_host};
-use serde_json::json;
+use gristmill_tests::{PATIENCE, TestHost, binary, command, eventually, guests, shared_host};
+use serde_json::{Value, json};
 
 use crate::command::{on, run, run_args};
 
@@ -94,6 +98,28 @@ fn a_directory_without_a_hosts_data_is_refused_with_one_cause() {
     assert!(!shown.stderr.contains("os error"), "{shown:?}");
 }
 
+/// With a user of its own, since root may use each directory.
+#[test]
+fn a_directory_of_another_user_is_refused_with_the_remedy() {
+    let of_root = tempfile::tempdir().unwrap();
+    let data = of_root.path().join("data").display().to_string();
+    let is_root = rustix::process::geteuid().is_root();
+    let data = if is_root { data.as_str() } else { "/gristmill-data" };
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--data-dir", data];
+    let mut serve_as_user = command();
+    if is_root {
+        serve_as_user = Command::new("setpriv");
+        let user = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
+        serve_as_user.args(user).arg(binary());
+    }
+    let shown = run_args(serve_as_user, serve, "");
+    if shown.stderr.contains("setpriv: failed to execute") {
+        println!("skipped: another user cannot start {}", binary().display());
+        return;
+    }
+    shown.failed(1, &["may not use", &data.to_lowercase(), "--data-dir", "install -d -m 0700"]);
+}
+
 #[tokio::test]
 async fn backups_name_the_file_and_the_directory_that_are_wrong() {
     let host = shared_host();
@@ -126,4 +152,121 @@ async fn an_empty_file_is_named() {
     let echo = guests::echo().display().to_string();
     run_args(command(), ["test", &echo, "--cases", &file], "")
         .failed(1, &["empty.json", "the file is empty", "\"tests\""]);
+}
+
+/// A command on a terminal of its own. When it is killed, its terminal closes and ends the program.
+fn on_terminal(line: &str) -> Command {
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--command", line, "/dev/null"]);
+    script.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| name.starts_with("GRISTMILL_")) {
+            script.env_remove(&name);
+        }
+    }
+    script
+}
+
+/// A running host. The test reads what it says.
+struct Said {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Said {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let (send, lines) = mpsc::channel();
+        thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|it| send.send(it)));
+        Self { child, lines }
+    }
+
+    /// All lines to the first one with this text.
+    fn until(&self, text: &str) -> String {
+        let mut said = String::new();
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|error| panic!("no {text:?}, {error}: {said}"));
+            said += line.trim_end();
+            said.push('\n');
+            if line.contains(text) {
+                return said;
+            }
+        }
+    }
+
+    /// Ends it, and returns the other lines.
+    fn end(mut self) -> String {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.lines.iter().collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Drop for Said {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+    }
+}
+
+fn between<'a>(text: &'a str, before: &str, after: char) -> &'a str {
+    text.split_once(before).and_then(|(_, rest)| rest.split(after).next()).unwrap()
+}
+
+#[tokio::test]
+async fn a_host_on_a_terminal_greets_a_new_user() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data").display().to_string();
+    let program = binary().display().to_string();
+    let serve = format!("{program} serve --listen 127.0.0.1:0 --data-dir {data}");
+    let host = Said::start(on_terminal(&serve));
+    let said = host.until("gristmill new");
+    let url = between(&said, "ready on ", ' ').to_owned();
+    for line in [
+        format!("  export GRISTMILL_URL={url}\n"),
+        format!("  export GRISTMILL_DATA_DIR={data}\n"),
+        "  gristmill deploy --sample word-count\n".to_owned(),
+        "  gristmill submit word-count --input '{\"text\":\"to be or not to be\"}' --wait\n".into(),
+    ] {
+        assert!(said.contains(&line), "{line}: {said}");
+    }
+    let link = between(&said, &format!("  {url}/console/#/enter/"), '\n');
+    let login = reqwest::Client::new().post(format!("{url}/console/session"));
+    let login = login.header("x-gristmill-console", "1").json(&json!({ "link": link }));
+    let session: Value = login.send().await.unwrap().json().await.unwrap();
+    assert_eq!(session["key"]["scopes"], json!(["admin"]), "{session}");
+    let deploy = ["deploy", "--sample", "echo", "--url", &url, "--data-dir", &data];
+    run_args(command(), deploy, "").succeeded();
+    host.end();
+
+    // The store is free when the program of the terminal has ended.
+    let again = eventually("the data directory is free", async || {
+        let host = Said::start(on_terminal(&serve));
+        let first = host.lines.recv_timeout(PATIENCE).unwrap();
+        first.contains("ready on").then_some(host)
+    });
+    let again = again.await;
+    let said = again.until("#/enter/");
+    assert!(said.contains("this link logs in"), "{said}");
+    let rest = again.end();
+    assert!(!rest.contains("deploy --sample"), "there is an endpoint: {rest}");
+}
+
+#[tokio::test]
+async fn a_host_without_a_terminal_prints_no_link_and_no_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let log = dir.path().join("log");
+    let mut serve = command();
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(&data);
+    serve.stdin(Stdio::null()).stderr(fs::File::create(&log).unwrap());
+    let host = Said::start(serve);
+    let said = host.until("the admin key is in");
+    // It answers, so it has said all.
+    let url = between(&said, "ready on ", ' ');
+    reqwest::get(format!("{url}/console/")).await.unwrap();
+    let said = said.clone() + &host.end() + &fs::read_to_string(log).unwrap();
+    assert!(!said.contains("/enter/") && !said.contains("gm_"), "{said}");
+    assert!(!said.contains("deploy --sample"), "{said}");
 }
