@@ -16,6 +16,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use gristmill_commands::output;
 use gristmill_core::backup::UNFINISHED;
+use rustix::fs::{Access, access};
 
 const SET_GROUP_ID: u32 = 0o2000;
 
@@ -167,21 +168,34 @@ pub(crate) fn check(dir: &Path) -> anyhow::Result<Option<String>> {
         Ok(metadata) if !metadata.is_dir() => bail!(not_a_directory(dir)),
         Ok(metadata) => Found::from(&metadata),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => bail!(not_permitted(dir)),
         Err(error) => {
             return Err(error)
                 .with_context(|| format!("cannot read the metadata of {}", dir.display()));
         }
     };
-    let dir = dir.display();
+    let is_usable = || access(dir, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK).is_ok();
     match found.judge(&Process::this()?) {
+        // It belongs to root.
+        Verdict::Private if !is_usable() => bail!(not_permitted(dir)),
         Verdict::Private => Ok(None),
-        Verdict::Shared(with) => Ok(Some(format!("the data directory {dir} {with}"))),
+        Verdict::Shared(with) => Ok(Some(format!("the data directory {} {with}", dir.display()))),
         Verdict::Refused { fault, command } => bail!(
             "the data directory {dir} {fault}; it holds keys and machine code, and must be the \
              host's alone: run `{command} {dir}`, or name a directory that does not exist yet, such \
-             as {dir}/gristmill, which the host makes with mode 0700"
+             as {dir}/gristmill, which the host makes with mode 0700",
+            dir = dir.display()
         ),
     }
+}
+
+/// The sentence for a data directory that this process may not create or use.
+pub(crate) fn not_permitted(dir: &Path) -> String {
+    let (dir, user) = (dir.display(), rustix::process::geteuid().as_raw());
+    format!(
+        "user {user}, who runs this, may not use {dir} as the data directory: name another one with \
+         --data-dir, or let root run `install -d -m 0700 -o {user} {dir}`"
+    )
 }
 
 /// Creates a directory that only its owner can access, with its parents, if there is none.

@@ -39,7 +39,7 @@ mod wasmtime_runtime;
 pub use compile::process::Compiler;
 pub use components::records::{ArtifactRecords, MemoryRecords, RecordError};
 pub use disk::Wiping;
-pub use egress::RequestRefusal;
+pub use egress::{RequestRefusal, how_to_allow};
 pub use engine::Pool;
 pub use wasmtime_runtime::{OpenRuntimeError, RuntimeSettings, WasmtimeRuntime};
 

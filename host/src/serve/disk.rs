@@ -10,18 +10,20 @@
 //! that hangs delays nothing else.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use gristmill_core::sharing::disk_space::{DiskSpaceGauge, Shortage};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
+
+use crate::data_dir;
 
 /// Interval of the measurements: a disk that is filled with 1 GB/s loses a quarter of the usual
 /// reserve in this time.
@@ -70,9 +72,14 @@ impl Disk {
     ) -> anyhow::Result<Self> {
         let mut builder = fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(builder.recursive(true), 0o700);
-        builder.create(dir).with_context(|| {
-            format!("cannot create the data directory `{}` (--data-dir)", dir.display())
-        })?;
+        match builder.create(dir) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                bail!(data_dir::not_permitted(dir))
+            }
+            created => created.with_context(|| {
+                format!("cannot create the data directory `{}` (--data-dir)", dir.display())
+            })?,
+        }
         let disk = Self { dir: dir.to_owned(), reserve_bytes, disk_space };
         let cannot_measure = || format!("cannot measure the disk of `{}`", dir.display());
         // Without a new ballast: the store may refuse this directory, which then must not change.

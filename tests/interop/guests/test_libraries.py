@@ -87,6 +87,7 @@ class Http(unittest.TestCase):
             with self.subTest(op):
                 said = "does not allow requests to https://example.com"
                 self.assertIn(said, output(LIBRARIES, op))
+                self.assertIn("--allow-host, or in `[network] allow`", output(LIBRARIES, op))
 
     def test_a_socket_says_that_there_is_http_only(self):
         self.assertIn("a component has no sockets, only HTTP", output(LIBRARIES, "socket"))

@@ -15,8 +15,8 @@ const METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"];
 
 /** Messages for the errors of the host that have a cause an author can act on. */
 const REASONS = {
-  "HTTP-request-denied": "the endpoint does not allow this host: add it to `allowedHosts`, or to `[network] allow` in gristmill.toml",
-  "destination-IP-prohibited": "the host has an address that is not public",
+  "HTTP-request-denied": "the endpoint does not allow this host: allow it with --allow-host, or in `[network] allow` of gristmill.toml",
+  "destination-IP-prohibited": "the host has an address that is not public: `!private` at the end of its entry in the list of allowed hosts permits it, and for owners other than the operator `serve --handler-allow` too",
   "connection-limit-reached": "the job has too many open requests",
   "connection-refused": "cannot connect",
   "connection-terminated": "the connection was closed",

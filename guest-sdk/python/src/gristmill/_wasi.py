@@ -188,11 +188,16 @@ class Exchange:
             case types.ErrorCode_HttpRequestDenied():
                 return PermissionError(
                     errno.EACCES,
-                    f"the endpoint does not allow requests to {where}; its `allowedHosts` or "
-                    "`[network] allow` in gristmill.toml name the hosts that it allows",
+                    f"the endpoint does not allow requests to {where}; allow them with "
+                    "--allow-host, or in `[network] allow` of gristmill.toml",
                 )
             case types.ErrorCode_DestinationIpProhibited():
-                return PermissionError(errno.EACCES, f"the address of {where} is not public")
+                return PermissionError(
+                    errno.EACCES,
+                    f"the address of {where} is not public; `!private` at the end of its entry in "
+                    "the list of allowed hosts permits it, and for owners other than the operator "
+                    "`serve --handler-allow` too",
+                )
             case types.ErrorCode_DnsError() | types.ErrorCode_DnsTimeout():
                 return gaierror(8, f"{where}: no address found")
             case types.ErrorCode_ConnectionRefused():

@@ -33,7 +33,7 @@ impl ComponentSource {
             Some(dir) => anyhow!("there is no {FILE_NAME} in {}", dir.display()),
             None => anyhow!(
                 "there is no {FILE_NAME} in the current directory: name a component (FILE.wasm), \
-                 or the directory of a project"
+                 or the directory of a project, which `gristmill new` writes"
             ),
         })?;
         let component = project.component_path();

@@ -11,9 +11,9 @@ use gristmill_core::id::{EndpointId, OwnerId, TemplateId, VolumeId};
 use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::time::{Clock as _, SystemClock};
 use gristmill_json_schema::SchemaText;
+use gristmill_runtime::how_to_allow;
 
 use super::options::LocalSettings;
-use crate::project::FILE_NAME;
 
 /// The id of all objects of a local run; handlers see it as their endpoint.
 const NAME: &str = "local";
@@ -21,15 +21,7 @@ const NAME: &str = "local";
 /// The sentence for a request to a host that is not allowed. The user knows the options of a local
 /// run, and no endpoint `local`.
 pub(super) fn request_refusal(_: &EndpointId, host: &str, port: u16) -> String {
-    // A pattern without a port stands for that of the URL's scheme.
-    let pattern = match port {
-        80 | 443 => host.to_owned(),
-        port => format!("{host}:{port}"),
-    };
-    format!(
-        "requests to `{host}:{port}` are not allowed; allow them with --allow-host {pattern}, or in \
-         `[network] allow` of {FILE_NAME}"
-    )
+    format!("requests to `{host}:{port}` are not allowed; {}", how_to_allow(host, port))
 }
 
 /// The id of the only possible network volume.

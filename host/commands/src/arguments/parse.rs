@@ -117,7 +117,9 @@ pub fn host_url(text: &str) -> Result<Url, String> {
     let wrong = "write a URL with its scheme, such as http://127.0.0.1:8080";
     let mut url = Url::parse(text).map_err(|_| wrong)?;
     let path = url.path().trim_end_matches('/');
-    if let Some(before) = path.strip_suffix("/sdk/v2").or_else(|| path.strip_suffix("/v2")) {
+    // The base URLs of the APIs and of the console count as the host's own.
+    let below = ["/sdk/v2", "/v2", "/v1", "/console"];
+    if let Some(before) = below.iter().find_map(|below| path.strip_suffix(below)) {
         let before = before.to_owned();
         url.set_path(&before);
     }
@@ -173,6 +175,8 @@ mod tests {
             ("http://h:8080/v2", "http://h:8080/"),
             ("http://h:8080/sdk/v2/", "http://h:8080/"),
             ("https://example.com/mill/v2/", "https://example.com/mill"),
+            ("http://h:8080/v1", "http://h:8080/"),
+            ("http://h:8080/console/", "http://h:8080/"),
             ("https://example.com/v2x", "https://example.com/v2x"),
         ] {
             assert_eq!(host_url(of_api).unwrap().as_str(), host);

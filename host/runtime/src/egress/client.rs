@@ -8,7 +8,9 @@ use gristmill_core::sharing::permits::{Permit, Permits};
 use gristmill_core::sharing::shares::SharedBound;
 use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::trace::Tracer;
-use gristmill_egress::{AddressPolicy, AddressRefused, AddressScope, Clients, Destination, Found};
+use gristmill_egress::{
+    AddressPolicy, AddressRefused, AddressScope, Clients, Destination, Found, SendError,
+};
 use http::header::{self, HeaderMap, HeaderName};
 use reqwest::Client;
 use tokio::sync::OwnedSemaphorePermit;
@@ -121,8 +123,8 @@ impl Egress {
         request: reqwest::Request,
         found: &Found,
         address_scope: AddressScope,
-    ) -> Result<reqwest::Response, EgressError> {
-        Ok(self.clients.send(request, found, address_scope).await?)
+    ) -> Result<reqwest::Response, SendError> {
+        self.clients.send(request, found, address_scope).await
     }
 
     /// The client that builds the requests for a scope.

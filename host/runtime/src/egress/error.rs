@@ -1,8 +1,10 @@
 //! Why a request of a handler was not made or failed, and the bounds of requests.
 
-use gristmill_core::id::EndpointId;
+use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::metrics::endpoint::RequestEnd;
-use gristmill_egress::{AddressRefused, LookupError, SendError, innermost_cause};
+use gristmill_egress::{
+    AddressRefused, Destination, LookupError, Reason, SendError, innermost_cause,
+};
 
 /// Largest body of a request or a response, in bytes (16 MiB). A larger one fails the request.
 pub(crate) const HTTP_BODY_BYTES_MAX: usize = 16 << 20;
@@ -22,7 +24,27 @@ pub type RequestRefusal = fn(&EndpointId, &str, u16) -> String;
 
 /// The sentence of a host.
 pub(crate) fn not_allowed(endpoint: &EndpointId, host: &str, port: u16) -> String {
-    format!("endpoint `{endpoint}` does not allow requests to `{host}:{port}`")
+    let remedy = how_to_allow(host, port);
+    format!("endpoint `{endpoint}` does not allow requests to `{host}:{port}`; {remedy}")
+}
+
+/// The ways to let an endpoint send requests to a host, at a port.
+pub fn how_to_allow(host: &str, port: u16) -> String {
+    listed(&entry_of(host, port))
+}
+
+/// The entry of the list of allowed hosts that permits requests to a host, at a port.
+fn entry_of(host: &str, port: u16) -> String {
+    // An entry without a port stands for that of the URL's scheme.
+    match port {
+        80 | 443 => host.to_owned(),
+        port => format!("{host}:{port}"),
+    }
+}
+
+/// The ways to add an entry to that list.
+fn listed(entry: &str) -> String {
+    format!("allow them with --allow-host {entry}, or in `[network] allow` of gristmill.toml")
 }
 
 /// Why a request was not made, or failed.
@@ -32,8 +54,13 @@ pub(crate) enum EgressError {
     #[error("{0}")]
     NotAllowed(String),
     /// The host is on the list, but has an address that is refused.
-    #[error(transparent)]
-    AddressRefused(#[from] AddressRefused),
+    #[error("{refused}{remedy}")]
+    AddressRefused {
+        /// The refusal.
+        refused: AddressRefused,
+        /// The remedy, if there is one.
+        remedy: String,
+    },
     /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
@@ -55,9 +82,40 @@ pub(crate) enum EgressError {
 }
 
 impl EgressError {
+    /// The refusal of an address of this destination, for an owner's endpoint.
+    pub(super) fn of_address(
+        refused: AddressRefused,
+        destination: &Destination,
+        owner: &OwnerId,
+    ) -> Self {
+        let Destination { host, port, .. } = destination;
+        let entry = entry_of(host, *port);
+        let remedy = match refused.reason {
+            Reason::NotPublic | Reason::Own if owner.is_operator() => {
+                format!("; {}", listed(&format!("'{entry}!private'")))
+            }
+            Reason::NotPublic | Reason::Own => {
+                format!("; only the operator can allow it, with `serve --handler-allow {entry}`")
+            }
+            Reason::Denied | Reason::Unknown(_) => String::new(),
+        };
+        Self::AddressRefused { refused, remedy }
+    }
+
+    /// The failure of a request to this destination, for an owner's endpoint.
+    pub(super) fn of_send(error: SendError, destination: &Destination, owner: &OwnerId) -> Self {
+        match error {
+            SendError::Refused(refused) => Self::of_address(refused, destination, owner),
+            SendError::TimedOut => Self::Timeout,
+            SendError::NotConnected(_) => Self::Connect(error.to_string()),
+            SendError::Invalid(reason) => Self::Invalid(reason),
+            SendError::Failed(reason) => Self::Other(format!("the request failed: {reason}")),
+        }
+    }
+
     pub(super) fn as_end(&self) -> RequestEnd {
         match self {
-            Self::NotAllowed(_) | Self::AddressRefused(_) => RequestEnd::Denied,
+            Self::NotAllowed(_) | Self::AddressRefused { .. } => RequestEnd::Denied,
             Self::Timeout => RequestEnd::TimedOut,
             Self::Connect(_) => RequestEnd::NotConnected,
             Self::Invalid(_) | Self::TooMany | Self::HeadTooLarge { .. } | Self::Other(_) => {
@@ -70,18 +128,6 @@ impl EgressError {
 impl From<LookupError> for EgressError {
     fn from(error: LookupError) -> Self {
         Self::Connect(format!("cannot connect: {error}"))
-    }
-}
-
-impl From<SendError> for EgressError {
-    fn from(error: SendError) -> Self {
-        match error {
-            SendError::Refused(refused) => refused.into(),
-            SendError::TimedOut => Self::Timeout,
-            SendError::NotConnected(_) => Self::Connect(error.to_string()),
-            SendError::Invalid(reason) => Self::Invalid(reason),
-            SendError::Failed(reason) => Self::Other(format!("the request failed: {reason}")),
-        }
     }
 }
 

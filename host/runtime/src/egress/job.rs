@@ -173,7 +173,8 @@ impl JobEgress {
         }
         let sending = async {
             let request = building.build()?;
-            self.egress.send(request, &found, address_scope).await
+            let sent = self.egress.send(request, &found, address_scope).await;
+            sent.map_err(|error| EgressError::of_send(error, &destination, &endpoint.owner))
         };
         let answer = within(until, sending.instrument(sent.clone())).await.flatten();
         let answer = answer.and_then(with_own_head);
@@ -200,7 +201,9 @@ impl JobEgress {
         match self.egress.permission(endpoint, &destination) {
             Permission::AnyAddress => Ok((destination, AddressScope::AnyAddress)),
             Permission::Public => {
-                self.egress.check(&destination)?;
+                self.egress.check(&destination).map_err(|refused| {
+                    EgressError::of_address(refused, &destination, &endpoint.owner)
+                })?;
                 Ok((destination, AddressScope::PublicAddresses))
             }
             Permission::Denied => {

@@ -13,7 +13,7 @@ mod tests;
 mod wasi_http;
 
 pub(crate) use client::Egress;
-pub use error::RequestRefusal;
 pub(crate) use error::{EgressError, HTTP_BODY_BYTES_MAX, HTTP_HEAD_BYTES_MAX, not_allowed};
+pub use error::{RequestRefusal, how_to_allow};
 pub(crate) use job::{JobEgress, OutgoingRequest, within};
 pub(crate) use wasi_http::WRITE_BYTES_MAX;

@@ -135,7 +135,9 @@ async fn only_listed_hosts_are_reached() {
     let listed = |host: &str| [format!("{host}:{port}")];
 
     let none = denied(send(&[], url("127.0.0.1")).await);
-    assert_eq!(none, format!("endpoint `e` does not allow requests to `127.0.0.1:{port}`"));
+    let said = format!("endpoint `e` does not allow requests to `127.0.0.1:{port}`; ");
+    let remedy = format!("--allow-host 127.0.0.1:{port}, or in `[network] allow`");
+    assert!(none.starts_with(&said) && none.contains(&remedy), "{none}");
     let other_port = [format!("127.0.0.1:{}", port ^ 1)];
     denied(send(&other_port, url("127.0.0.1")).await);
     denied(send(&listed("127.0.0.1"), url("localhost")).await);
@@ -149,7 +151,9 @@ async fn a_listed_name_reaches_public_addresses_only() {
     let port = server().await;
     let url = format!("http://localhost:{port}/");
     let reason = denied(send(&[format!("localhost:{port}")], url.clone()).await);
-    assert_eq!(reason, "`localhost` has an address that is not public");
+    let said = "`localhost` has an address that is not public; ";
+    let remedy = format!("--allow-host 'localhost:{port}!private'");
+    assert!(reason.starts_with(said) && reason.contains(&remedy), "{reason}");
     let marked = [format!("localhost:{port}!private")];
     assert_eq!(send(&marked, url).await.unwrap().status, 200);
 }
@@ -166,7 +170,10 @@ async fn private_addresses_are_the_operators_to_permit() {
         let url = format!("http://{host}:{port}/");
         let listed = [entry];
         let refused = job_of(&tenant, &listed, &[]).await.send(get(url.clone())).await;
-        assert_eq!(denied(refused), format!("`{host}` has an address that is not public"));
+        let reason = denied(refused);
+        let said = format!("`{host}` has an address that is not public; only the operator can");
+        let remedy = format!("`serve --handler-allow {host}:{port}`");
+        assert!(reason.starts_with(&said) && reason.ends_with(&remedy), "{reason}");
         let mut elsewhere = job_of(&tenant, &listed, &[format!("{host}:1")]).await;
         denied(elsewhere.send(get(url.clone())).await);
         let mut permitted = job_of(&tenant, &listed, &[format!("{host}:{port}")]).await;

@@ -76,7 +76,7 @@ impl From<EgressError> for Error {
     fn from(error: EgressError) -> Self {
         match error {
             EgressError::NotAllowed(_) => Self::HttpRequestDenied,
-            EgressError::AddressRefused(_) => Self::DestinationIpProhibited,
+            EgressError::AddressRefused { .. } => Self::DestinationIpProhibited,
             EgressError::Invalid(_) => Self::HttpRequestUriInvalid,
             EgressError::TooMany => Self::ConnectionLimitReached,
             EgressError::Timeout => Self::HttpResponseTimeout,

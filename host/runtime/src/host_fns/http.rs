@@ -100,7 +100,7 @@ async fn read_body(
 impl From<EgressError> for HttpError {
     fn from(error: EgressError) -> Self {
         match error {
-            EgressError::NotAllowed(_) | EgressError::AddressRefused(_) => {
+            EgressError::NotAllowed(_) | EgressError::AddressRefused { .. } => {
                 Self::Denied(error.to_string())
             }
             EgressError::Invalid(_) => Self::InvalidRequest(error.to_string()),
