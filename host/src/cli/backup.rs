@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use gristmill_commands::arguments::ConnectionArgs;
 use gristmill_commands::calls::unless_signalled;
-use gristmill_commands::output::{self, OutputFile};
+use gristmill_commands::output::{self, OutputFile, in_shell, next};
 use gristmill_core::backup::DATABASE;
 
 use crate::archive::{self, Summary};
@@ -71,6 +71,8 @@ pub(crate) async fn backup(args: BackupArgs) -> anyhow::Result<ExitCode> {
     })
     .await?;
     report(&summary, &format!("in {}", output.display()));
+    let file = in_shell(&output.display().to_string());
+    next(format_args!("gristmill restore {file} --data-dir DIR"));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -104,6 +106,8 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
             "it has no secrets.key: put the key there, or name it with `serve --secrets-key`",
         );
     }
+    let dir = in_shell(&data_dir.display().to_string());
+    next(format_args!("gristmill serve --data-dir {dir}"));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -254,6 +254,27 @@ async fn a_host_on_a_terminal_greets_a_new_user() {
 }
 
 #[tokio::test]
+async fn commands_name_the_next_one_on_a_terminal_alone() {
+    let host = shared_host();
+    host.deploy(&guests::echo(), "cli-next", json!({ "workersMax": 0 })).await;
+    let program = binary().display().to_string();
+    for (words, next) in [
+        ("submit cli-next --input {}", "next: gristmill status cli-next "),
+        ("keys create --name next --scope read", "next: export GRISTMILL_API_KEY"),
+        ("volumes create next --size 1", "next: gristmill volumes cp FILE "),
+    ] {
+        let mut shown = on_terminal(&format!("{program} {words}"));
+        shown.env("GRISTMILL_URL", host.url()).env("GRISTMILL_API_KEY", host.admin_key());
+        let shown = run_args(shown, [""; 0], "").succeeded().stdout;
+        let last = shown.trim_end().lines().last().unwrap();
+        assert!(last.starts_with(next), "{words}: {shown}");
+        let piped = run(on(&host), words).succeeded();
+        assert!(!piped.stderr.contains("next:"), "{piped:?}");
+        piped.line();
+    }
+}
+
+#[tokio::test]
 async fn a_host_without_a_terminal_prints_no_link_and_no_key() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");

@@ -105,6 +105,9 @@ pub async fn run(args: BuildArgs) -> anyhow::Result<ExitCode> {
     let (size, seconds) = (output::size(component.len() as u64), took.as_secs_f64());
     output::note(format_args!("built {} in {seconds:.1} s, {size}", project.handler.name));
     output::result(path.strip_prefix(".").unwrap_or(&path).display())?;
+    let dir = args.dir.map(|dir| format!(" {}", output::in_shell(&dir.display().to_string())));
+    let dir = dir.unwrap_or_default();
+    output::next(format_args!("gristmill run{dir}, gristmill test{dir}, or gristmill deploy{dir}"));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -81,7 +81,9 @@ pub(crate) async fn retry(args: JobArgs) -> anyhow::Result<ExitCode> {
     if args.call.json {
         output::result(answer.text())?;
     } else {
-        output::note(format_args!("job {} waits again", answer.read()?.id));
+        let id = answer.read()?.id;
+        output::note(format_args!("job {id} waits again"));
+        output::next(format_args!("gristmill status {} {id}", args.endpoint));
     }
     Ok(ExitCode::SUCCESS)
 }

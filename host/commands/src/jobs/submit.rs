@@ -95,7 +95,11 @@ pub(crate) async fn submit(args: SubmitArgs) -> anyhow::Result<ExitCode> {
         if args.call.json {
             output::result(answer.text())?;
         } else {
-            output::result(id)?;
+            output::result(&id)?;
+            let endpoint = &args.endpoint;
+            output::next(format_args!(
+                "gristmill status {endpoint} {id}, or gristmill stream {endpoint} {id}"
+            ));
         }
         return Ok(ExitCode::SUCCESS);
     }

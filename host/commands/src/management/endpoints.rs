@@ -107,6 +107,10 @@ pub(crate) async fn endpoints(args: EndpointsArgs) -> anyhow::Result<ExitCode> {
             };
             let answer = args.call.connection.client()?.create_endpoint(&given).await?;
             show(&answer, args.call.json)?;
+            if !args.call.json {
+                let id = answer.read()?.endpoint.id;
+                output::next(format_args!("gristmill submit {id} --input '{{}}' --wait"));
+            }
         }
         EndpointsCommand::Update(args) => {
             let given = EndpointInput {

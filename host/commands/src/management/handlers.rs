@@ -112,7 +112,12 @@ fn producers(list: &[Producer]) -> String {
 async fn push(args: PushArgs) -> anyhow::Result<()> {
     let component = component_file::read(&args.file)?;
     let answer = upload(&args.call.connection.client()?, &args.handler, component).await?;
-    print(&answer, args.call.json, |one| report(&one))
+    print(&answer, args.call.json, |one| report(&one))?;
+    if !args.call.json {
+        let Handler { name, image, .. } = answer.read()?;
+        output::next(format_args!("gristmill templates create --name {name} --image {image}"));
+    }
+    Ok(())
 }
 
 async fn delete(args: DeleteArgs) -> anyhow::Result<()> {

@@ -96,6 +96,9 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
     } else {
         output::note(format_args!("made key `{}`; it is not shown again", made.key.id));
         output::result(made.text)?;
+        output::next(
+            "export GRISTMILL_API_KEY with this key, or send it as `Authorization: Bearer KEY`",
+        );
     }
     for id in made.key.endpoints.into_iter().flatten() {
         if !is_owned(&client, &id, &made.key.owner).await {

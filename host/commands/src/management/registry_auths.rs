@@ -90,7 +90,9 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
     }
     let auth = answer.read()?;
     output::note(format_args!("stored the credentials `{}`", output::plain(&auth.name)));
-    output::result(auth.id)
+    output::result(&auth.id)?;
+    output::next(format_args!("gristmill templates create --registry-auth {}", auth.id));
+    Ok(())
 }
 
 fn password() -> anyhow::Result<String> {

@@ -137,6 +137,10 @@ pub(crate) async fn templates(args: TemplatesArgs) -> anyhow::Result<ExitCode> {
             let client = args.call.connection.client()?;
             let answer = client.create_template(&document).await?;
             show(&answer, args.call.json)?;
+            if !args.call.json {
+                let id = answer.read()?.id;
+                output::next(format_args!("gristmill endpoints create --template {id}"));
+            }
         }
         TemplatesCommand::Update(args) => {
             let document = args.options.document(args.name, args.image)?;

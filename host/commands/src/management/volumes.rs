@@ -109,7 +109,9 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
     }
     let volume = answer.read()?;
     output::note(format_args!("made network volume `{}`", volume.id));
-    output::result(volume.id)
+    output::result(&volume.id)?;
+    output::next(format_args!("gristmill volumes cp FILE {0}:, or deploy --volume {0}", volume.id));
+    Ok(())
 }
 
 async fn update(args: UpdateArgs) -> anyhow::Result<()> {

@@ -45,6 +45,13 @@ pub fn note(line: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{}", plain(&line.to_string()));
 }
 
+/// Names the next command to a person at a terminal.
+pub fn next(command: impl Display) {
+    if is_terminal() {
+        note(format_args!("next: {command}"));
+    }
+}
+
 /// Writes an error to standard error.
 pub fn error(line: impl Display) {
     note_labelled("error", "31", line);
@@ -85,6 +92,16 @@ pub fn plain(text: &str) -> String {
         c => !c.is_control(),
     };
     text.chars().filter(is_shown).collect()
+}
+
+/// Quotes a word for a shell's command line.
+pub fn in_shell(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }
 
 /// JSON on one line. Line breaks outside strings have no meaning, and strings cannot contain them.
@@ -161,6 +178,13 @@ mod tests {
     fn a_handlers_text_cannot_steer_the_terminal() {
         assert_eq!(plain("a\x1b[2Jb\r\tc\u{9b}31m\nd"), "a[2Jb\tc31m\nd");
         assert_eq!(plain("exe.\u{202e}gnp\u{2066}\u{61c}\u{7f}"), "exe.gnp");
+    }
+
+    #[test]
+    fn a_path_is_one_word() {
+        assert_eq!(in_shell("a/b-c.d"), "a/b-c.d");
+        assert_eq!(in_shell("a b's"), r"'a b'\''s'");
+        assert_eq!(in_shell(""), "''");
     }
 
     #[test]
