@@ -1,5 +1,5 @@
-//! The commands of `gristmill` for the authors of handlers: `new`, `build`, `run`, `test`, `dev`
-//! and `deploy`.
+//! The commands of `gristmill` for the authors of handlers: `new`, `upgrade-sdk`, `build`, `run`,
+//! `test`, `dev` and `deploy`.
 //!
 //! *Promise:* `run` and `test` run a handler in the sandbox of a host, with the same limits and
 //! messages, and without a host. All commands but `new` share the [project file](project) and its
@@ -29,6 +29,6 @@ pub use build::{BuildArgs, run as build};
 pub use compiler::compiler;
 pub use deploy::{DeployArgs, deploy};
 pub use dev::{DevArgs, DevHook, dev};
-pub use new::{NewArgs, new};
+pub use new::{NewArgs, UpgradeSdkArgs, new, upgrade_sdk};
 pub use run::{RunArgs, run};
 pub use test::{TestArgs, test};

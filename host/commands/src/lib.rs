@@ -36,9 +36,20 @@ pub const HOW_TO_CONNECT: &str = "Client commands find their host with --url or 
      --api-key, GRISTMILL_API_KEY or the admin.key in the data directory.";
 
 /// The commands that only `gristmill` has, since they need more than a host to call.
-pub const COMMANDS_OF_GRISTMILL: [&str; 12] = [
-    "serve", "deploy", "new", "build", "dev", "run", "test", "backup", "restore", "check",
-    "repair", "import",
+pub const COMMANDS_OF_GRISTMILL: [&str; 13] = [
+    "serve",
+    "deploy",
+    "new",
+    "upgrade-sdk",
+    "build",
+    "dev",
+    "run",
+    "test",
+    "backup",
+    "restore",
+    "check",
+    "repair",
+    "import",
 ];
 
 /// A command that only calls a host.

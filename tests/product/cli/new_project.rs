@@ -2,13 +2,16 @@
 //! toolchain. The toolchains of Python and JavaScript need packages: `tests/interop/guests` tests
 //! them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use gristmill_tests::{binary, command, shared_host};
+use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
 use crate::command::{Finished, run, run_args, run_within};
@@ -332,3 +335,75 @@ fn nothing(_ctx: &Context, _input: bool) -> Result<bool, Error> {
 
 handler!(nothing);
 ";
+
+/// All files below a directory, by their paths.
+fn files_of(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut todo = vec![dir.to_owned()];
+    while let Some(next) = todo.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                todo.push(path);
+            } else {
+                let name = path.strip_prefix(dir).unwrap().to_owned();
+                files.insert(name, fs::read(path).unwrap());
+            }
+        }
+    }
+    files
+}
+
+#[test]
+fn the_sdk_of_an_older_project_is_renewed_and_nothing_else() {
+    for (language, manifest) in [
+        ("rust", "gristmill-sdk/Cargo.toml"),
+        ("python", "gristmill-sdk/python/pyproject.toml"),
+        ("typescript", "gristmill-sdk/javascript/package.json"),
+    ] {
+        let dir = TempDir::new().unwrap();
+        let gristmill = |words: &str| run(inside(dir.path()), words);
+        gristmill(&format!("new mill --lang {language}")).succeeded();
+        let project = dir.path().join("mill");
+        let vendor = project.join("vendor");
+        fs::write(project.join("own.txt"), "mine").unwrap();
+        fs::write(vendor.join("own.txt"), "mine").unwrap();
+        let new = files_of(&project);
+        let said = gristmill("upgrade-sdk mill").succeeded().stderr;
+        assert!(said.contains("has the SDK of this program already, 0.1.0"), "{said}");
+
+        // The SDK of an earlier version, with a file that this one does not have.
+        let text = fs::read_to_string(vendor.join(manifest)).unwrap().replace("0.1.0", "0.0.9");
+        fs::write(vendor.join(manifest), &text).unwrap();
+        fs::write(vendor.join("gristmill-sdk/gone"), "old").unwrap();
+        let hash = |content: &str| HEXLOWER.encode(&Sha256::digest(content));
+        let sums = fs::read_to_string(vendor.join("SHA256SUMS")).unwrap();
+        let sums = sums.lines().map(|line| match line.split_once("  ") {
+            Some((_, path)) if path == manifest => format!("{}  {path}\n", hash(&text)),
+            _ => format!("{line}\n"),
+        });
+        let sums: String = sums.chain([format!("{}  gristmill-sdk/gone\n", hash("old"))]).collect();
+        fs::write(vendor.join("SHA256SUMS"), sums).unwrap();
+        let said = gristmill("upgrade-sdk mill").succeeded().stderr;
+        assert!(said.contains("the SDK of mill is 0.1.0 now, it was 0.0.9"), "{said}");
+        assert_eq!(files_of(&project), new, "{language}");
+    }
+}
+
+#[test]
+fn a_sdk_that_was_changed_by_hand_is_replaced_with_force_alone() {
+    let dir = TempDir::new().unwrap();
+    let gristmill = |words: &str| run(inside(dir.path()), words);
+    gristmill("new mill --lang rust").succeeded();
+    let new = files_of(dir.path());
+    fs::write(dir.path().join("mill/vendor/gristmill-sdk/src/http.rs"), "// mine\n").unwrap();
+    let changed = files_of(dir.path());
+    gristmill("upgrade-sdk mill").failed(1, &["gristmill-sdk/src/http.rs", "--force"]);
+    assert_eq!(files_of(dir.path()), changed);
+    gristmill("upgrade-sdk mill --force").succeeded();
+    assert_eq!(files_of(dir.path()), new);
+
+    gristmill("upgrade-sdk").failed(1, &["there is no gristmill.toml", "gristmill new"]);
+    fs::remove_dir_all(dir.path().join("mill/vendor")).unwrap();
+    gristmill("upgrade-sdk mill").failed(1, &["mill/vendor", "no copy of the sdk for rust"]);
+}

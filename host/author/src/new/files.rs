@@ -5,10 +5,21 @@
 //! that the files are the same, except for links to other pages of the repository.
 
 use std::borrow::Cow;
+use std::fs;
+use std::path::Path;
 
+use anyhow::Context as _;
+use data_encoding::HEXLOWER;
 use rust_embed::RustEmbed;
+use sha2::{Digest as _, Sha256};
 
 use crate::project::Language;
+
+/// The directory of a project for its copy of the SDK.
+pub(super) const VENDOR: &str = "vendor/";
+
+/// The list of the copy's files with their hashes, in the format of `sha256sum`.
+pub(super) const SUMS: &str = "SHA256SUMS";
 
 /// The project's name in the templates, which are valid with it.
 pub(super) const NAME_IN_TEMPLATES: &str = "my-handler";
@@ -68,7 +79,31 @@ pub(super) fn of(language: Language, name: &str) -> Vec<File> {
         .filter(|_| language != Language::Rust)
         .map(|(path, content)| File { path: format!("vendor/wit/{path}"), content });
     let licence = File { path: "vendor/LICENSE".to_owned(), content: LICENCE.into() };
-    own.chain(sdk).chain(contract).chain([licence]).collect()
+    let mut files: Vec<_> = own.chain(sdk).chain(contract).chain([licence]).collect();
+    let sums = sums(&files);
+    files.push(File { path: format!("{VENDOR}{SUMS}"), content: sums.into_bytes().into() });
+    files
+}
+
+/// The list of the files below `vendor/`.
+fn sums(files: &[File]) -> String {
+    let sdk = files.iter().filter_map(|file| Some((file.path.strip_prefix(VENDOR)?, file)));
+    sdk.map(|(path, file)| format!("{}  {path}\n", hash(&file.content))).collect()
+}
+
+/// The hash of a file in that list.
+pub(super) fn hash(content: &[u8]) -> String {
+    HEXLOWER.encode(&Sha256::digest(content))
+}
+
+/// Writes a file, in directories that it creates.
+///
+/// # Errors
+/// When one of them cannot be written.
+pub(super) fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
+    let parent = path.parent().unwrap_or(path);
+    let written = fs::create_dir_all(parent).and_then(|()| fs::write(path, content));
+    written.with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The files below a directory, by their paths in it.

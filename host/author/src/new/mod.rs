@@ -1,6 +1,7 @@
 //! `gristmill new`: a new project that builds, runs and has tests.
 
 mod files;
+mod sdk;
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,6 +14,8 @@ use gristmill_commands::output;
 use gristmill_core::id::EndpointId;
 
 use super::project::{FILE_NAME, Language};
+
+pub use sdk::{UpgradeSdkArgs, upgrade_sdk};
 
 /// Longest name, in characters. Package registries and endpoints allow more.
 const NAME_CHARS_MAX: usize = 64;
@@ -86,11 +89,7 @@ pub fn new(args: &NewArgs) -> anyhow::Result<ExitCode> {
     let language = Language::from(args.lang);
     let files = files::of(language, &args.name);
     for file in &files {
-        let path = dir.join(&file.path);
-        let parent = path.parent().unwrap_or(&dir);
-        fs::create_dir_all(parent)
-            .and_then(|()| fs::write(&path, &file.content))
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        files::write(&dir.join(&file.path), &file.content)?;
     }
     let shown = match args.lang {
         NewLanguage::Rust => "Rust",
@@ -125,7 +124,7 @@ fn check_empty(dir: &Path) -> anyhow::Result<()> {
 
 /// The first commands in a new project.
 fn next(language: Language, dir: &Path) -> [String; 3] {
-    let enter = format!("cd {}", in_shell(&dir.display().to_string()));
+    let enter = format!("cd {}", output::in_shell(&dir.display().to_string()));
     match language {
         Language::Rust => [enter, "gristmill build".to_owned(), "gristmill test".to_owned()],
         Language::Python => [
@@ -136,16 +135,6 @@ fn next(language: Language, dir: &Path) -> [String; 3] {
         Language::Javascript => {
             [enter, super::build::JAVASCRIPT_INSTALL.to_owned(), "gristmill build".to_owned()]
         }
-    }
-}
-
-/// Quotes a word for a shell's command line.
-fn in_shell(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-    if word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 
@@ -164,11 +153,5 @@ mod tests {
         }
         assert!(name("serde").unwrap_err().contains("depends on"));
         assert!(name("serverless").unwrap_err().contains("reserved"));
-    }
-
-    #[test]
-    fn a_path_is_one_word() {
-        assert_eq!(in_shell("a/b-c.d"), "a/b-c.d");
-        assert_eq!(in_shell("a b's"), r"'a b'\''s'");
     }
 }
