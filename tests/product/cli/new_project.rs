@@ -400,9 +400,16 @@ fn a_sdk_that_was_changed_by_hand_is_replaced_with_force_alone() {
     let changed = files_of(dir.path());
     gristmill("upgrade-sdk mill").failed(1, &["gristmill-sdk/src/http.rs", "--force"]);
     assert_eq!(files_of(dir.path()), changed);
-    gristmill("upgrade-sdk mill --force").succeeded();
+    let said = gristmill("upgrade-sdk mill --force").succeeded().stderr;
+    assert!(
+        said.contains("the SDK of mill is 0.1.0 as before; files written: 1, removed: 0"),
+        "{said}"
+    );
     assert_eq!(files_of(dir.path()), new);
 
+    fs::remove_file(dir.path().join("mill/vendor/SHA256SUMS")).unwrap();
+    fs::write(dir.path().join("mill/vendor/gristmill-sdk/src/http.rs"), "// mine\n").unwrap();
+    gristmill("upgrade-sdk mill").failed(1, &["sha256sums does not exist", "src/http.rs"]);
     gristmill("upgrade-sdk").failed(1, &["there is no gristmill.toml", "gristmill new"]);
     fs::remove_dir_all(dir.path().join("mill/vendor")).unwrap();
     gristmill("upgrade-sdk mill").failed(1, &["mill/vendor", "no copy of the sdk for rust"]);

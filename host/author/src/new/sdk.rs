@@ -34,6 +34,8 @@ pub struct UpgradeSdkArgs {
 /// The changes of a copy, by the paths below `vendor/`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Changes {
+    /// Whether the copy has the list of its files.
+    has_list: bool,
     /// Files that get other content, and new files.
     written: Vec<String>,
     /// Files that the SDK does not have any more.
@@ -52,6 +54,7 @@ pub fn upgrade_sdk(args: &UpgradeSdkArgs) -> anyhow::Result<ExitCode> {
     let (name, language) = (&project.handler.name, project.handler.language);
     let vendor = project.dir.join(VENDOR);
     let shown = vendor.strip_prefix(".").unwrap_or(&vendor).display().to_string();
+    let shown = shown.trim_end_matches('/');
     let sdk: Vec<_> = files::of(language, name.as_str())
         .into_iter()
         .filter_map(|File { path, content }| {
@@ -71,19 +74,26 @@ pub fn upgrade_sdk(args: &UpgradeSdkArgs) -> anyhow::Result<ExitCode> {
     });
     let now = now.context("the SDK of this program has no version")?;
     let changes = changes(&vendor, &sdk)?;
-    if changes == Changes::default() {
+    if changes.written.is_empty() && changes.removed.is_empty() {
         output::note(format_args!("{shown} has the SDK of this program already, {now}"));
         return Ok(ExitCode::SUCCESS);
     }
+    let why = match changes.has_list {
+        true => format!("the SDK in {shown} was changed by hand"),
+        false => format!("{shown}/{SUMS} does not exist, so these files may have changes by hand"),
+    };
     ensure!(
         args.force || changes.by_hand.is_empty(),
-        "the SDK in {shown} was changed by hand: {}. Keep the changes elsewhere, or lose them with \
-         --force",
-        changes.by_hand.join(", ")
+        "{why}: {}. Keep the changes elsewhere, or lose them with --force",
+        listed(&changes.by_hand)
     );
     write(&vendor, &sdk, &changes)?;
+    let versions = match before == now {
+        true => format!("{now} as before"),
+        false => format!("{now} now, it was {before}"),
+    };
     output::note(format_args!(
-        "the SDK of {name} is {now} now, it was {before}: {} files written, {} removed in {shown}",
+        "the SDK of {name} is {versions}; files written: {}, removed: {}, in {shown}",
         changes.written.len(),
         changes.removed.len()
     ));
@@ -95,6 +105,16 @@ pub fn upgrade_sdk(args: &UpgradeSdkArgs) -> anyhow::Result<ExitCode> {
     let commands = [install, "gristmill test"].into_iter().filter(|command| !command.is_empty());
     output::next(commands.collect::<Vec<_>>().join(" && "));
     Ok(ExitCode::SUCCESS)
+}
+
+/// The first of these files, and the number of the others.
+fn listed(files: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let names = files.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    match files.len().saturating_sub(SHOWN) {
+        0 => names,
+        more => format!("{names} and {more} more"),
+    }
 }
 
 /// The version that the manifest of a copy has. `read` reads a file below `vendor/`.
@@ -133,7 +153,7 @@ fn changes(vendor: &Path, sdk: &[File]) -> anyhow::Result<Changes> {
             .map(|(hash, path)| (path, hash))
             .collect()
     });
-    let mut changes = Changes::default();
+    let mut changes = Changes { has_list: listed.is_some(), ..Changes::default() };
     for File { path, content } in sdk {
         let there = read(&vendor.join(path))?;
         if there.as_deref() == Some(content) {

@@ -27,7 +27,8 @@ fn a_copy_becomes_that_of_this_program() {
     let all =
         Changes { written: old.iter().map(|it| it.path.clone()).collect(), ..Changes::default() };
     write(dir.path(), &old, &all).unwrap();
-    assert_eq!(changes(dir.path(), &old).unwrap(), Changes::default());
+    let none = Changes { has_list: true, ..Changes::default() };
+    assert_eq!(changes(dir.path(), &old).unwrap(), none);
     fs::write(dir.path().join("mine"), "mine").unwrap();
 
     let new = sdk(&[("a/same", "1"), ("a/other", "2"), ("more/new", "2")]);
@@ -35,7 +36,7 @@ fn a_copy_becomes_that_of_this_program() {
     assert_eq!(found.written, names(&["a/other", "more/new", SUMS]));
     assert_eq!((found.removed.clone(), &found.by_hand), (names(&["gone"]), &vec![]));
     write(dir.path(), &new, &found).unwrap();
-    assert_eq!(changes(dir.path(), &new).unwrap(), Changes::default());
+    assert_eq!(changes(dir.path(), &new).unwrap(), none);
     assert_eq!((read("a/other"), read("gone")), (Some("2".to_owned()), None));
     assert_eq!(read("mine").as_deref(), Some("mine"), "it is no part of the copy");
 }
@@ -60,7 +61,17 @@ fn files_that_were_changed_by_hand_are_named() {
     fs::remove_file(dir.path().join(SUMS)).unwrap();
     let found = changes(dir.path(), &new).unwrap();
     assert_eq!(found.by_hand, names(&["edited", "own"]));
-    assert!(found.removed.is_empty(), "nothing says that a file belongs to the copy");
+    assert!(
+        !found.has_list && found.removed.is_empty(),
+        "nothing says that a file belongs to the copy"
+    );
+}
+
+#[test]
+fn a_long_list_is_cut() {
+    let files: Vec<_> = (0..10).map(|number| number.to_string()).collect();
+    assert_eq!(listed(&files[..8]), "0, 1, 2, 3, 4, 5, 6, 7");
+    assert_eq!(listed(&files), "0, 1, 2, 3, 4, 5, 6, 7 and 2 more");
 }
 
 #[test]

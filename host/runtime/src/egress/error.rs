@@ -30,7 +30,7 @@ pub(crate) fn not_allowed(endpoint: &EndpointId, host: &str, port: u16) -> Strin
 
 /// The ways to let an endpoint send requests to a host, at a port.
 pub fn how_to_allow(host: &str, port: u16) -> String {
-    listed(&entry_of(host, port))
+    listing("them", &entry_of(host, port))
 }
 
 /// The entry of the list of allowed hosts that permits requests to a host, at a port.
@@ -43,8 +43,8 @@ fn entry_of(host: &str, port: u16) -> String {
 }
 
 /// The ways to add an entry to that list.
-fn listed(entry: &str) -> String {
-    format!("allow them with --allow-host {entry}, or in `[network] allow` of gristmill.toml")
+fn listing(what: &str, entry: &str) -> String {
+    format!("allow {what} with --allow-host {entry}, or in `[network] allow` of gristmill.toml")
 }
 
 /// Why a request was not made, or failed.
@@ -92,11 +92,12 @@ impl EgressError {
         let entry = entry_of(host, *port);
         let remedy = match refused.reason {
             Reason::NotPublic | Reason::Own if owner.is_operator() => {
-                format!("; {}", listed(&format!("'{entry}!private'")))
+                format!("; {}", listing("it", &format!("'{entry}!private'")))
             }
-            Reason::NotPublic | Reason::Own => {
-                format!("; only the operator can allow it, with `serve --handler-allow {entry}`")
-            }
+            Reason::NotPublic | Reason::Own => format!(
+                "; only the operator can allow it, with `serve --handler-allow {entry}`, to \
+                 endpoints that list `{entry}!private`"
+            ),
             Reason::Denied | Reason::Unknown(_) => String::new(),
         };
         Self::AddressRefused { refused, remedy }
