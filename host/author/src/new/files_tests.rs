@@ -73,7 +73,7 @@ fn the_name_stands_everywhere() {
 
 #[test]
 fn a_link_leads_to_a_file_of_the_project_and_a_path_to_one_of_this_repository() {
-    let repository = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let (mut links, mut paths) = (0, 0);
     for language in [Language::Rust, Language::Python, Language::Javascript] {
         let files = of(language, "count");
@@ -82,8 +82,8 @@ fn a_link_leads_to_a_file_of_the_project_and_a_path_to_one_of_this_repository() 
             let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
             let targets = targets.map(|(target, _)| target.split('#').next().unwrap());
             for target in targets.filter(|to| !to.is_empty() && !to.contains(':')) {
-                let place = std::path::Path::new(&page.path).with_file_name(target);
-                let is_there = files.iter().any(|file| std::path::Path::new(&file.path) == place);
+                let place = Path::new(&page.path).with_file_name(target);
+                let is_there = files.iter().any(|file| Path::new(&file.path) == place);
                 assert!(is_there, "{language}: {} links to {target}", page.path);
                 links += 1;
             }
@@ -106,7 +106,7 @@ fn a_link_leads_to_a_file_of_the_project_and_a_path_to_one_of_this_repository() 
 fn the_sdk_asks_for_what_it_asks_for_here() {
     fn table(path: &str) -> toml::Table {
         let path = format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
-        std::fs::read_to_string(path).unwrap().parse().unwrap()
+        fs::read_to_string(path).unwrap().parse().unwrap()
     }
     let carried = table("templates/rust/vendor/gristmill-sdk/Cargo.toml");
     let (here, workspace) = (table("../../guest-sdk/Cargo.toml"), table("../../Cargo.toml"));

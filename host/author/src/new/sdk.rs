@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail, ensure};
@@ -174,9 +174,8 @@ fn changes(vendor: &Path, sdk: &[File]) -> anyhow::Result<Changes> {
     }
     for (path, given) in listed.into_iter().flatten() {
         // The list is a file of the user: no path of it leads out of the copy.
-        let is_inside = Path::new(path)
-            .components()
-            .all(|part| matches!(part, std::path::Component::Normal(_)));
+        let is_inside =
+            Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
         if !is_inside || sdk.iter().any(|file| file.path == path) {
             continue;
         }
