@@ -115,8 +115,8 @@ async fn a_reader_of_an_archived_jobs_stream_gets_each_page_once() {
         Jobs::new(store.clone(), Arc::default(), workers, Strictness::Refuse, Arc::default());
     let name = endpoint("a");
     let page = async || {
-        let read = jobs.stream(&name, id, Position::Undelivered, Duration::ZERO).await;
-        read.unwrap().expect("the job exists").page
+        let read = jobs.stream(&name, id, Position::Undelivered, Duration::ZERO, &()).await;
+        read.unwrap().expect("the job exists").0.page
     };
     let first = page().await;
     assert_eq!(first.chunks.len(), 2);

@@ -9,6 +9,7 @@ use gristmill_core::access::key::ApiKey;
 use gristmill_core::id::KeyId;
 use gristmill_core::job::record::JobRecord;
 use gristmill_core::jobs::operations::Jobs;
+use gristmill_core::jobs::stream::PageMemory;
 use gristmill_core::limits::RUN_SYNC_BODY_BYTES_MAX;
 
 use super::dto;
@@ -69,7 +70,17 @@ impl Memory {
     /// 503 when there is none for ten seconds.
     pub(crate) async fn take_for(&mut self, record: &JobRecord) -> Result<(), ApiError> {
         self.held = None;
-        self.held = self.all.result(&self.key, Jobs::document_bytes(record)).await?;
+        self.held = self.take(Jobs::document_bytes(record)).await?;
         Ok(())
+    }
+}
+
+/// The part of a small page is `None`: it needs none.
+impl PageMemory for Memory {
+    type Held = Option<Share>;
+    type Error = ApiError;
+
+    async fn take(&self, bytes: usize) -> Result<Option<Share>, ApiError> {
+        self.all.result(&self.key, bytes).await
     }
 }

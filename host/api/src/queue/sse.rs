@@ -31,6 +31,8 @@ use crate::event_stream::{
 use crate::identity::auth::KeyCheck;
 use crate::limits::checks::CallerPages;
 use crate::queue::dto::FIRST_ATTEMPT;
+use crate::queue::results::Memory;
+use crate::queue::waiting::HeldPage;
 use crate::queue::{dto, waiting};
 use crate::state::ApiState;
 
@@ -71,11 +73,13 @@ pub(crate) async fn follow(
     id: JobId,
     position: Position,
 ) -> Result<Response, ApiError> {
+    let memory = Memory::new(&state.results, &caller.id);
     let (jobs, pages) = (state.jobs.clone(), state.pages.of(caller));
-    let first = jobs.stream(&endpoint, id, position, Duration::ZERO).await?;
+    let job = (&endpoint, id);
+    let first = waiting::for_page(&key, &jobs, &memory, job, position, Duration::ZERO).await?;
     let first = first.ok_or_else(ApiError::job_not_found)?;
     let moves_cursor = position == Position::Undelivered;
-    let reader = Reader { pages, jobs, key, endpoint, id, moves_cursor };
+    let reader = Reader { pages, memory, jobs, key, endpoint, id, moves_cursor };
     // The text of a page is one piece, and the next page is not read before the reader has taken
     // it.
     let pages = stream::unfold(Next::Show(first, reader), |next| async {
@@ -93,7 +97,9 @@ pub(crate) async fn follow(
         };
         let (at, is_last, id) = (page.page.end(), page.status.is_final(), reader.id);
         let bytes = page.page.text_bytes();
-        let text = reader.pages.write_sized(bytes, move || text(id, &page)).await.ok()?;
+        let write = move || (text(id, &page), page);
+        // The page and its memory are dropped when the connection gets the text, which it counts.
+        let (text, _page) = reader.pages.write_sized(bytes, write).await.ok()?;
         let next = if is_last { Next::End { at, reader } } else { Next::Look { at, reader } };
         Some((Ok::<_, Infallible>(text), next))
     });
@@ -102,7 +108,7 @@ pub(crate) async fn follow(
 
 /// The connection's next step, which begins once the connection has taken the previous text.
 enum Next {
-    Show(StreamPage, Reader),
+    Show(HeldPage, Reader),
     Look { at: StreamPosition, reader: Reader },
     End { at: StreamPosition, reader: Reader },
     Stop,
@@ -110,6 +116,7 @@ enum Next {
 
 struct Reader {
     pages: CallerPages,
+    memory: Memory,
     jobs: Arc<Jobs>,
     key: KeyCheck,
     endpoint: EndpointId,
@@ -120,12 +127,12 @@ struct Reader {
 impl Reader {
     /// The next page, or none when the job was deleted. `None` when the key is not valid any more,
     /// or the host is stopping: the connection then ends without an event `end`.
-    async fn look(&self, at: StreamPosition) -> Option<Option<StreamPage>> {
+    async fn look(&self, at: StreamPosition) -> Option<Option<HeldPage>> {
         self.delivered(at).await;
         self.key.check().ok()?;
-        let Self { jobs, key, endpoint, id, .. } = self;
-        let (position, wait) = (Position::At(at), COMMENT_INTERVAL);
-        let page = waiting::for_page(key, jobs, endpoint, *id, position, wait).await.ok()?;
+        let Self { memory, jobs, key, endpoint, id, .. } = self;
+        let (job, position, wait) = ((endpoint, *id), Position::At(at), COMMENT_INTERVAL);
+        let page = waiting::for_page(key, jobs, memory, job, position, wait).await.ok()?;
         let is_silent = page.as_ref().is_some_and(|page| !waiting::has_news(page));
         (!is_silent || !self.jobs.is_closing()).then_some(page)
     }

@@ -16,7 +16,7 @@ use crate::job::payload::Json;
 use crate::job::policy::Strictness;
 use crate::job::record::{CompletedJob, JobCounts, JobRecord, StreamPosition};
 use crate::job::state::JobStatus;
-use crate::jobs::stream::{Position, StreamPage, output_of};
+use crate::jobs::stream::{PageMemory, Position, StreamPage, output_of, page_bytes_max};
 use crate::jobs::submissions::submit;
 pub use crate::jobs::submissions::{SubmitError, SubmitMode, SubmitRequest, Submitted};
 use crate::limits::{OUTPUT_BYTES_MAX, STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX};
@@ -277,14 +277,15 @@ impl Jobs {
     /// has been handed over.
     ///
     /// # Errors
-    /// Errors of the store.
-    pub async fn stream(
+    /// Errors of the store, and of `memory`.
+    pub async fn stream<M: PageMemory>(
         &self,
         endpoint: &EndpointId,
         id: JobId,
         position: Position,
         wait: Duration,
-    ) -> Result<Option<StreamPage>, StoreError> {
+        memory: &M,
+    ) -> Result<Option<(StreamPage, M::Held)>, M::Error> {
         let deadline = Instant::now() + wait;
         let watch = self.signals.watch(id);
         loop {
@@ -298,6 +299,7 @@ impl Jobs {
                 }
                 Position::At(_) => (0, true),
             };
+            let held = memory.take(2 * page_bytes_max(&record, from)).await?;
             let page =
                 self.store.chunks(id, from, STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX).await?;
             if page.attempt != record.attempt {
@@ -321,7 +323,7 @@ impl Jobs {
                     let _ = self.store.mark_delivered(id, at).await;
                 }
                 let error = if status.is_final() { record.error } else { None };
-                return Ok(Some(StreamPage { status, error, is_restart, page }));
+                return Ok(Some((StreamPage { status, error, is_restart, page }, held)));
             }
         }
     }

@@ -7,7 +7,9 @@ use futures::FutureExt as _;
 use crate::job::payload::Json;
 use crate::job::record::{Chunk, ChunkPage, JobRecord, Part, StreamPosition};
 use crate::job::state::JobStatus;
-use crate::limits::{OUTPUT_BYTES_MAX, STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX};
+use crate::limits::{
+    CHUNK_BYTES_MAX, OUTPUT_BYTES_MAX, STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX,
+};
 use crate::store::{JobStore, StoreError};
 
 /// The position at which a reader continues.
@@ -35,6 +37,37 @@ pub struct StreamPage {
     pub is_restart: bool,
     /// The chunks.
     pub page: ChunkPage,
+}
+
+/// The memory of a reader, from which each page is taken before it is read.
+pub trait PageMemory: Sync {
+    /// A part of it, which returns when it is dropped.
+    type Held: Send;
+    /// Why there is none, or no page.
+    type Error: From<StoreError>;
+
+    /// Takes so many bytes for a page and its text.
+    ///
+    /// # Errors
+    /// When there is no memory.
+    fn take(&self, bytes: usize) -> impl Future<Output = Result<Self::Held, Self::Error>> + Send;
+}
+
+/// Memory without a bound.
+impl PageMemory for () {
+    type Held = ();
+    type Error = StoreError;
+
+    async fn take(&self, _: usize) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// Most bytes of a page of this job that begins with the chunk `from`.
+pub(super) fn page_bytes_max(record: &JobRecord, from: u64) -> usize {
+    let chunks = usize::try_from(record.chunk_count.saturating_sub(from)).unwrap_or(usize::MAX);
+    let result = usize::try_from(record.result_bytes).unwrap_or(usize::MAX);
+    result.min(chunks.saturating_mul(CHUNK_BYTES_MAX)).min(STREAM_PAGE_BYTES_MAX)
 }
 
 /// Lists of at most this size are assembled by the calling task; larger ones, which take

@@ -8,7 +8,7 @@ use axum::response::Response;
 use bytes::BytesMut;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
-use gristmill_core::jobs::stream::{Position, StreamPage};
+use gristmill_core::jobs::stream::Position;
 use gristmill_core::limits::OUTPUT_BYTES_MAX;
 
 use super::error::status_of;
@@ -47,10 +47,11 @@ async fn first_emit(job: &OwnedJob) -> Result<Option<Json>, ApiError> {
     let mut emit = FirstEmit { first, count: 1, joined: BytesMut::new() };
     let mut read = 1;
     loop {
-        let (bytes, StreamPage { page, status, .. }) = (next.page.text_bytes(), next);
+        let (bytes, status) = (next.page.text_bytes(), next.status);
         let add = move || {
-            let goes_on = page.chunks.iter().skip(read).all(|chunk| emit.add(chunk));
-            (emit, goes_on && !page.chunks.is_empty())
+            let chunks = &next.page.chunks;
+            let goes_on = chunks.iter().skip(read).all(|chunk| emit.add(chunk));
+            (emit, goes_on && !chunks.is_empty())
         };
         let goes_on;
         (emit, goes_on) = job.work_on(bytes, add).await?;

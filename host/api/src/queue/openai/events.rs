@@ -13,7 +13,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures::stream;
 use gristmill_core::job::record::StreamPosition;
-use gristmill_core::jobs::stream::{Position, StreamPage};
+use gristmill_core::jobs::stream::Position;
 
 use super::answer::{respond, status};
 use super::error::body as error_body;
@@ -21,6 +21,7 @@ use super::event_writer::EventWriter;
 use super::job::{OwnedJob, WAIT};
 use crate::answer::error::{ApiError, ErrorCode};
 use crate::event_stream::{COMMENT_INTERVAL, response};
+use crate::queue::waiting::HeldPage;
 
 /// Waits for the first chunk and begins with it. If the job ends without a chunk, the handler's
 /// output is the only event. An error object as the first output is the whole answer.
@@ -34,7 +35,7 @@ pub(crate) async fn answer(mut job: OwnedJob) -> Result<Response, ApiError> {
         }
         return Ok(response(Body::from_stream(pages(job, first))));
     }
-    job.check_completed(first.status, first.error).await?;
+    job.check_completed(first.status, first.error.clone()).await?;
     let returned = job.returned().await?;
     let status = status(&job, &returned).await?;
     if status != StatusCode::OK {
@@ -54,10 +55,7 @@ pub(crate) async fn answer(mut job: OwnedJob) -> Result<Response, ApiError> {
 }
 
 /// All pages from `first` on. If it is dropped before its end, the job is cancelled.
-fn pages(
-    job: OwnedJob,
-    first: StreamPage,
-) -> impl futures::Stream<Item = Result<Bytes, Infallible>> {
+fn pages(job: OwnedJob, first: HeldPage) -> impl futures::Stream<Item = Result<Bytes, Infallible>> {
     let writer = EventWriter::default();
     let next = first.page.end();
     let reader = Reader { job, writer, page: Some(first), next, is_over: false };
@@ -71,7 +69,7 @@ struct Reader {
     job: OwnedJob,
     writer: EventWriter,
     /// A page that was read and not shown.
-    page: Option<StreamPage>,
+    page: Option<HeldPage>,
     /// The position after the pages that were read.
     next: StreamPosition,
     is_over: bool,
@@ -95,20 +93,21 @@ impl Reader {
 
     /// Writes the next page, and after the last one the closing event.
     async fn advance(&mut self) -> Result<(), ApiError> {
-        let StreamPage { status, error, is_restart, page } = match self.page.take() {
+        let page = match self.page.take() {
             Some(page) => page,
             None => self.job.chunks(Position::At(self.next), COMMENT_INTERVAL).await?,
         };
-        if is_restart && !self.job.is_abandoned() {
+        if page.is_restart && !self.job.is_abandoned() {
             // Clients of this interface cannot discard events that they have received.
             let sentence = "the job was started again after a part of its output had been sent";
             return Err(ApiError::new(ErrorCode::Unavailable, sentence));
         }
-        self.next = page.end();
-        let is_silent = page.chunks.is_empty();
-        let (bytes, mut writer) = (page.text_bytes(), std::mem::take(&mut self.writer));
+        self.next = page.page.end();
+        let (status, error) = (page.status, page.error.clone());
+        let is_silent = page.page.chunks.is_empty();
+        let (bytes, mut writer) = (page.page.text_bytes(), std::mem::take(&mut self.writer));
         let write = move || {
-            page.chunks.iter().for_each(|chunk| writer.chunk(chunk));
+            page.page.chunks.iter().for_each(|chunk| writer.chunk(chunk));
             writer
         };
         self.writer = self.job.work_on(bytes, write).await?;

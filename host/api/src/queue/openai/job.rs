@@ -9,14 +9,14 @@ use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::jobs::operations::{Jobs, SubmitRequest};
-use gristmill_core::jobs::stream::{Position, StreamPage};
+use gristmill_core::jobs::stream::Position;
 use gristmill_core::limits::WAIT_MS;
 
 use crate::answer::error::{ApiError, ErrorCode};
 use crate::identity::auth::KeyCheck;
 use crate::limits::checks::CallerPages;
 use crate::queue::results::Memory;
-use crate::queue::waiting;
+use crate::queue::waiting::{self, HeldPage};
 
 /// How long a call waits for the end, or for the first chunk.
 pub(super) const WAIT: Duration = Duration::from_millis(WAIT_MS.max);
@@ -89,10 +89,11 @@ impl OwnedJob {
         &self,
         position: Position,
         wait: Duration,
-    ) -> Result<StreamPage, ApiError> {
+    ) -> Result<HeldPage, ApiError> {
         self.client.key.check()?;
         let Self { jobs, client, endpoint, id, .. } = self;
-        let page = waiting::for_page(&client.key, jobs, endpoint, *id, position, wait).await?;
+        let (Client { key, memory, .. }, job) = (client, (endpoint, *id));
+        let page = waiting::for_page(key, jobs, memory, job, position, wait).await?;
         page.ok_or_else(|| self.not_found())
     }
 

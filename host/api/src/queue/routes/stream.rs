@@ -16,6 +16,7 @@ use crate::identity::caller::{Admitted, Read};
 use crate::openapi::parameters::StreamPosition;
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::{StreamShape, tag};
+use crate::queue::results::Memory;
 use crate::queue::streaming_body::StreamingBody;
 use crate::queue::{dto, sse, waiting};
 use crate::request::query::Query;
@@ -49,7 +50,9 @@ pub(crate) async fn stream(
         let caller = (call.key.clone(), key);
         return sse::follow(&state, caller, endpoint.clone(), id, position).await;
     }
-    let page = waiting::for_page(&key, &state.jobs, endpoint, id, position, wait).await?;
+    let memory = Memory::new(&state.results, &call.key.id);
+    let job = (endpoint, id);
+    let page = waiting::for_page(&key, &state.jobs, &memory, job, position, wait).await?;
     let page = page.ok_or_else(ApiError::job_not_found)?;
     let bytes = page.page.text_bytes();
     let write = move || (dto::stream_page(shape, &page), page);
