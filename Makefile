@@ -250,6 +250,17 @@ sbom: ## target/gristmill.cdx.json: every crate of the released binary, as Cyclo
 	mv host/sbom.json target/gristmill.cdx.json
 	@rm -f host/*/sbom.json guest-sdk/sbom.json tests/sbom.json # it writes one for each crate
 
+licences: # target/THIRD-PARTY-LICENSES.txt: the licence of every crate in the released binary
+	@command -v cargo-about >/dev/null || $(CARGO) install --locked --features cli cargo-about
+	$(CARGO) about generate $(LOCKED) --fail --manifest-path host/Cargo.toml --config host/packaging/about.toml \
+	  --output-file target/THIRD-PARTY-LICENSES.txt host/packaging/about.hbs
+
+dist: ## target/dist: all files of a release, for x86-64 and ARM64; needs python3, npm, buildah, minisign and the network
+	sh host/packaging/dist.sh
+
+dist-test: ## each file of `make dist` in a Debian without compiler and network, with the seconds of each step; needs root and mmdebstrap
+	sh tests/interop/packages/run.sh target/dist
+
 clean: ## remove all build results
 	$(CARGO) clean
 	cd handlers && $(CARGO) clean
