@@ -157,7 +157,9 @@ async fn an_empty_file_is_named() {
 /// A command on a terminal of its own. When it is killed, its terminal closes and ends the program.
 fn on_terminal(line: &str) -> Command {
     let mut script = Command::new("script");
-    script.args(["--quiet", "--command", line, "/dev/null"]);
+    // A host ends with its terminal, unless the tests were started by `nohup`.
+    let line = format!("env --default-signal=HUP {line}");
+    script.args(["--quiet", "--command", &line, "/dev/null"]);
     script.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| name.starts_with("GRISTMILL_")) {
