@@ -105,6 +105,45 @@ async fn a_hundred_thousand_chunks_arrive_in_order_with_and_without_a_reader() {
     assert!(host.peak_memory() < HOST_BYTES_MAX, "{} MiB", host.peak_memory() >> 20);
 }
 
+/// A page has up to 8 MB. Without a bound, these readers would take 3 GiB.
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_that_never_read_share_the_memory_of_pages() {
+    let host = TestHost::start();
+    let endpoint = host.deploy(&guests::playground(), "unread", json!({})).await;
+    let client = host.client();
+    let input = json!({ "op": "chunk", "count": 30, "bytes": 900_000 });
+    let job = client.submit(&endpoint, input).await;
+    client.until(&endpoint, &job, "COMPLETED").await;
+    let readers = (0..200).map(async |number| {
+        let form = ["text/event-stream", "application/json"][number % 2];
+        let head = format!(
+            "GET /v2/{endpoint}/stream/{job}?from=0 HTTP/1.1\r\nHost: h\r\n\
+             Authorization: Bearer {}\r\nAccept: {form}\r\n\r\n",
+            host.admin_key()
+        );
+        let mut reader = TcpStream::connect(host.address()).await.unwrap();
+        reader.write_all(head.as_bytes()).await.unwrap();
+        // Nothing, if the host has closed the connection for the sake of other readers.
+        let mut status = [0; 12];
+        let is_answered = reader.read_exact(&mut status).await.is_ok();
+        (is_answered.then_some(status), reader)
+    });
+    let readers = futures::future::join_all(readers).await;
+    let answers = |expected: &[u8; 12]| {
+        readers.iter().filter(|(status, _)| status.as_ref() == Some(expected)).count()
+    };
+    let (served, refused) = (answers(b"HTTP/1.1 200"), answers(b"HTTP/1.1 503"));
+    println!("{served} served, {refused} refused; peak {} MiB", host.peak_memory() >> 20);
+    assert!(served > 0 && host.peak_memory() < HOST_BYTES_MAX, "{}", host.peak_memory() >> 20);
+    // The memory returns, with the readers or before.
+    drop(readers);
+    eventually("a page to be served", async || {
+        let answer = client.stream(&endpoint, &format!("{job}?from=0")).await;
+        (answer.status == 200).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stalled_reader_delays_no_other_call() {
     let host = TestHost::start();
