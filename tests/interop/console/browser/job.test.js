@@ -216,7 +216,7 @@ test('where there is nothing yet, the page names the next command', async () => 
   const { key: text } = await api('POST', 'v1/keys', { name: 'newcomer', scopes: ['manage', 'submit'], owner: 'newcomer' });
   const { page, login, to, check, end } = await open();
   await login(text);
-  const commands = { '#/': 'gristmill deploy count', '#/jobs': '/v2/ENDPOINT/run', '#/logs': 'gristmill deploy count', '#/playground': 'gristmill deploy count', '#/handlers': 'gristmill ', '#/templates': 'gristmill ', '#/volumes': 'gristmill ', '#/registries': 'gristmill ', '#/billing': 'gristmill billing --bucket day' };
+  const commands = { '#/': 'gristmill deploy count', '#/jobs': '/v2/ENDPOINT/run', '#/logs': 'gristmill deploy count', '#/playground': 'gristmill deploy --sample word-count', '#/handlers': 'gristmill ', '#/templates': 'gristmill ', '#/volumes': 'gristmill ', '#/registries': 'gristmill ', '#/billing': 'gristmill billing --bucket day' };
   for (const [at, command] of Object.entries(commands)) {
     await to(at);
     await until(`${at} names ${command}`, async () => (await page.locator('.empty').getByLabel('Command').innerText()).includes(command));
