@@ -70,9 +70,7 @@ impl Disk {
         reserve_bytes: Option<u64>,
         disk_space: Arc<DiskSpaceGauge>,
     ) -> anyhow::Result<Self> {
-        let mut builder = fs::DirBuilder::new();
-        std::os::unix::fs::DirBuilderExt::mode(builder.recursive(true), 0o700);
-        match builder.create(dir) {
+        match data_dir::make(dir) {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 bail!(data_dir::not_permitted(dir))
             }

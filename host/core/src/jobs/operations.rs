@@ -136,9 +136,7 @@ impl Jobs {
     /// Most bytes that [`Jobs::document`] of this record holds in memory at one time.
     pub fn document_bytes(record: &JobRecord) -> usize {
         let result = usize::try_from(record.result_bytes).unwrap_or(usize::MAX);
-        let result = result.min(OUTPUT_BYTES_MAX);
-        let page = if record.chunk_count > 0 { result.min(STREAM_PAGE_BYTES_MAX) } else { 0 };
-        result + page
+        result.min(OUTPUT_BYTES_MAX) + page_bytes_max(record, 0)
     }
 
     /// The document of a job: the record, and the output when there is one. A large output is read
