@@ -3,10 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use gristmill_tests::{Client, TestHost, eventually, guests};
+use gristmill_tests::{Client, TestHost, Wire, eventually, guests};
 use serde_json::json;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::io::AsyncReadExt as _;
 
 /// The sum of all buffers and caches: 64 MiB of pending writes, 96 MiB of caches, SQLite's 64 MiB,
 /// some answers of 8 MiB, and the allocator's reserve.
@@ -45,13 +44,9 @@ async fn a_gigabyte_passes_through_a_bounded_host() {
     let job = client.submit(&endpoint, input).await;
     // One reader that reads as fast as it can, one that reads the stream again, and one that never
     // reads a byte of its answer.
-    let mut idle = TcpStream::connect(host.address()).await.unwrap();
-    let head = format!(
-        "GET /v2/big/stream/{job}?from=0 HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {}\r\n\
-         Accept: text/event-stream\r\n\r\n",
-        host.admin_key()
-    );
-    idle.write_all(head.as_bytes()).await.unwrap();
+    let mut idle = Wire::connect(&host).await;
+    let path = format!("/v2/big/stream/{job}?from=0");
+    idle.send_head(&host, "GET", &path, "accept: text/event-stream\r\n").await;
     let (drained, replayed) = tokio::join!(
         read_all(&client, &endpoint, &job, ""),
         read_all(&client, &endpoint, &job, "from"),
@@ -62,7 +57,7 @@ async fn a_gigabyte_passes_through_a_bounded_host() {
     println!("1 GiB read twice in {:.1?}; peak memory {} MiB", started.elapsed(), peak >> 20);
     assert!(peak < HOST_BYTES_MAX, "{} MiB", peak >> 20);
     let mut first = [0; 15];
-    idle.read_exact(&mut first).await.unwrap();
+    idle.reader.read_exact(&mut first).await.unwrap();
     assert_eq!(&first, b"HTTP/1.1 200 OK");
     // The list of all chunks would be too large an output; they can still be read.
     assert!(client.status(&endpoint, &job).await.ok().get("output").is_none());
@@ -116,16 +111,12 @@ async fn readers_that_never_read_share_the_memory_of_pages() {
     client.until(&endpoint, &job, "COMPLETED").await;
     let readers = (0..200).map(async |number| {
         let form = ["text/event-stream", "application/json"][number % 2];
-        let head = format!(
-            "GET /v2/{endpoint}/stream/{job}?from=0 HTTP/1.1\r\nHost: h\r\n\
-             Authorization: Bearer {}\r\nAccept: {form}\r\n\r\n",
-            host.admin_key()
-        );
-        let mut reader = TcpStream::connect(host.address()).await.unwrap();
-        reader.write_all(head.as_bytes()).await.unwrap();
+        let mut reader = Wire::connect(&host).await;
+        let path = format!("/v2/{endpoint}/stream/{job}?from=0");
+        reader.send_head(&host, "GET", &path, &format!("accept: {form}\r\n")).await;
         // Nothing, if the host has closed the connection for the sake of other readers.
         let mut status = [0; 12];
-        let is_answered = reader.read_exact(&mut status).await.is_ok();
+        let is_answered = reader.reader.read_exact(&mut status).await.is_ok();
         (is_answered.then_some(status), reader)
     });
     let readers = futures::future::join_all(readers).await;
@@ -151,19 +142,15 @@ async fn a_stalled_reader_delays_no_other_call() {
     let client = host.client();
     let input = json!({ "op": "chunk", "count": 64, "bytes": 1_000_000 });
     let job = client.submit(&endpoint, input).await;
-    let mut slow = TcpStream::connect(host.address()).await.unwrap();
-    let head = format!(
-        "GET /v2/slow/stream/{job} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {}\r\n\
-         Accept: text/event-stream\r\nConnection: close\r\n\r\n",
-        host.admin_key()
-    );
-    slow.write_all(head.as_bytes()).await.unwrap();
+    let mut slow = Wire::connect(&host).await;
+    let headers = "accept: text/event-stream\r\nconnection: close\r\n";
+    slow.send_head(&host, "GET", &format!("/v2/slow/stream/{job}"), headers).await;
     let mut text = vec![0; 100_000];
-    slow.read_exact(&mut text).await.unwrap();
+    slow.reader.read_exact(&mut text).await.unwrap();
     // The reader reads nothing more; the job ends nevertheless, and other readers are served.
     client.until(&endpoint, &job, "COMPLETED").await;
     client.finish(&endpoint, json!({ "op": "echo" })).await;
-    tokio::time::timeout(Duration::from_secs(60), slow.read_to_end(&mut text))
+    tokio::time::timeout(Duration::from_secs(60), slow.reader.read_to_end(&mut text))
         .await
         .unwrap()
         .unwrap();
