@@ -149,14 +149,20 @@ rpm_package() {
   [ ! -e "$root/usr/bin/gristmill" ] && [ -s "$root/var/lib/gristmill/store.db" ]
 }
 
-wheel() {
-  step "wheel: install" inside somebody sh -c "python3 -m venv venv && venv/bin/pip install --no-index /dist/gristmill-$version-*x86_64*.whl"
-  path=/home/somebody/venv/bin:
-  step "wheel: start" start somebody /home/somebody/gristmill-data gristmill serve
-  step "wheel: deploy a sample, run a job" first_job gristmill
+# as_somebody WAY DIRECTORY COMMAND…: a user without rights starts the host from this directory, and runs a job with the
+# command.
+as_somebody() {
+  way=$1 path=$2: && shift 2
+  step "$way: start" start somebody /home/somebody/gristmill-data gristmill serve
+  step "$way: deploy a sample, run a job" first_job "$@"
   stop
   rm -rf "$root/home/somebody/gristmill-data"
   path=
+}
+
+wheel() {
+  step "wheel: install" inside somebody sh -c "python3 -m venv venv && venv/bin/pip install --no-index /dist/gristmill-$version-*x86_64*.whl"
+  as_somebody wheel /home/somebody/venv/bin gristmill
 }
 
 node_package() {
@@ -167,23 +173,13 @@ node_package() {
   ln -sf ../lib/node_modules/npm/bin/npx-cli.js "$root/usr/local/bin/npx"
   step "npm: install" inside somebody npm install --offline --no-audit --no-fund \
     "/dist/gristmill-$version.tgz" "/dist/gristmill-linux-x64-$version.tgz"
-  path=/home/somebody/node_modules/.bin:
-  step "npm: start" start somebody /home/somebody/gristmill-data gristmill serve
-  step "npm: deploy a sample, run a job" first_job npx --offline gristmill
-  stop
-  rm -rf "$root/home/somebody/gristmill-data"
-  path=
+  as_somebody npm /home/somebody/node_modules/.bin npx --offline gristmill
 }
 
 archive() {
   name=gristmill-$version-x86_64-linux
   step "archive: unpack" inside somebody tar xf "/dist/$name.tar.xz"
-  path=/home/somebody/$name:
-  step "archive: start" start somebody /home/somebody/gristmill-data gristmill serve
-  step "archive: deploy a sample, run a job" first_job gristmill
-  stop
-  rm -rf "$root/home/somebody/gristmill-data"
-  path=
+  as_somebody archive "/home/somebody/$name" gristmill
 }
 
 install_script() {
