@@ -252,7 +252,8 @@ sbom: ## target/gristmill.cdx.json: every crate of the released binary, as Cyclo
 
 licences: # target/THIRD-PARTY-LICENSES.txt: the licence of every crate in the released binary
 	@command -v cargo-about >/dev/null || $(CARGO) install --locked --features cli cargo-about
-	$(CARGO) about generate $(LOCKED) --fail --manifest-path host/Cargo.toml --config host/packaging/about.toml \
+	@sed -n 's/^allow = \[/accepted = [/; /^accepted/,/^]/p' deny.toml | cat - host/packaging/about.toml >target/about.toml
+	$(CARGO) about generate $(LOCKED) --fail --manifest-path host/Cargo.toml --config target/about.toml \
 	  --output-file target/THIRD-PARTY-LICENSES.txt host/packaging/about.hbs
 
 dist: ## target/dist: all files of a release, for x86-64 and ARM64; needs python3, npm, buildah, minisign and the network

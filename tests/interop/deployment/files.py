@@ -65,6 +65,8 @@ def main():
     print("ok: the services of the compose files are confined, and their files exist")
     chart = yaml.safe_load((ROOT / "host/packaging/helm/gristmill/Chart.yaml").read_text())
     assert chart["version"] == chart["appVersion"] == VERSION, f"Chart.yaml: the version is {VERSION}"
+    for path in ("handlers/Cargo.toml", "guest-sdk/python/pyproject.toml", "guest-sdk/javascript/package.json"):
+        assert re.search(rf'^\s*"?version"?\s*[=:]\s*"{re.escape(VERSION)}"', (ROOT / path).read_text(), re.M), f"{path}: the version is {VERSION}"
     (scraped,) = yaml.safe_load((COMPOSE / "two-hosts/prometheus.yml").read_text())["scrape_configs"]
     targets = scraped["static_configs"][0]["targets"]
     hosts = {name: service["environment"]["GRISTMILL_METRICS_LISTEN"] for name, service in services("two-hosts").items() if service["image"].startswith("gristmill:")}
