@@ -31,7 +31,7 @@ const MIB: usize = 1 << 20;
 
 /// Interval at which a running handler checks its deadline and lets others run. When handlers
 /// compute on every core, each step of another job waits up to this long.
-const EPOCH_TICK: Duration = Duration::from_millis(2);
+pub(crate) const EPOCH_TICK: Duration = Duration::from_millis(2);
 
 /// Stack of a handler, in bytes (1 MiB). Beyond it the handler fails with a stack overflow.
 pub(crate) const STACK_BYTES_MAX: usize = MIB;

@@ -36,7 +36,7 @@ use tokio::runtime::Handle;
 use tracing::error;
 
 use crate::attempt::call;
-use crate::attempt::cpu_priority;
+use crate::attempt::compute_threads::ComputeThreads;
 use crate::attempt::idle::{Idle, IdleInstance};
 use crate::attempt::instance::Instance;
 use crate::attempt::outcome::ReportExt as _;
@@ -151,7 +151,7 @@ pub struct WasmtimeRuntime {
     idle: Idle,
     taken: Taken,
     account: Arc<Account>,
-    low_priority_threads: Option<Handle>,
+    threads: ComputeThreads,
 }
 
 impl WasmtimeRuntime {
@@ -210,7 +210,7 @@ impl WasmtimeRuntime {
             idle,
             taken: Taken::default(),
             permits,
-            low_priority_threads: settings.low_priority_threads,
+            threads: ComputeThreads::new(settings.low_priority_threads),
             disk_space: settings.disk_space,
         })
     }
@@ -479,8 +479,8 @@ impl Runtime for WasmtimeRuntime {
             Ok(start) => start,
             Err(reason) => return AttemptReport::failed(reason),
         };
-        let job = attempt.key.job;
-        let mut instance = match self.instance(start, attempt, sink, watch) {
+        let (job, deployment) = (attempt.key.job, attempt.deployment.clone());
+        let mut instance = match self.instance(start, attempt, sink, watch.clone()) {
             Ok(instance) => instance,
             Err(error) => return AttemptReport::failed(causes(&error)),
         };
@@ -495,7 +495,7 @@ impl Runtime for WasmtimeRuntime {
             }
             attempted
         };
-        match cpu_priority::run(attempted, self.low_priority_threads.as_ref()).await {
+        match self.threads.run(deployment, watch, attempted).await {
             Some(attempted) => attempted.unwrap_or_else(|panic| broken(&*panic, job)),
             // The host is stopping.
             None => AttemptReport::halted(Halt::Stopped),

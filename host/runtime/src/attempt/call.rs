@@ -1,6 +1,7 @@
 //! One attempt: the call of an instance's handler, and its usage.
 
 use std::convert::Infallible;
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use crate::attempt::instance::Instance;
 use crate::attempt::outcome::{CallEnd, attempt_end};
 use crate::attempt::stack::stack;
 use crate::sandbox::charge::SETTLES_AFTER;
+use crate::sandbox::deadline::{Halt, Watch};
 
 /// Runs the attempt of an instance to its end. Dropping the future stops the handler and frees its
 /// state.
@@ -27,11 +29,14 @@ pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
         std::future::pending::<Infallible>().await
     };
     let mut ready = None;
-    let mut cpu = Duration::ZERO;
-    let call = Timed { cpu: &mut cpu, call: Box::pin(instance.handle(&mut ready)) };
+    let call = Box::pin(instance.handle(&mut ready));
+    let call = Timed { watch: &watch, call, is_polled: false };
     let ended = tokio::select! {
         biased;
-        result = call => result.map_or_else(CallEnd::Trapped, CallEnd::Returned),
+        ended = call => match ended {
+            Ok(result) => result.map_or_else(CallEnd::Trapped, CallEnd::Returned),
+            Err(halt) => CallEnd::Halted(halt),
+        },
         // The second line of defence: it stops a handler that waits in a host function. The call,
         // and the handler's stack with it, is dropped here.
         halt = watch.ended() => CallEnd::Halted(halt),
@@ -54,7 +59,7 @@ pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
     let usage = Usage {
         instantiate_us: micros(instantiate),
         run_us: micros(ran.saturating_sub(instantiate)),
-        cpu_us: micros(cpu),
+        cpu_us: micros(watch.computed()),
         fuel: instance.fuel(),
         memory_bytes_peak: state.limiter.memory_bytes_peak(),
         sent_bytes,
@@ -67,21 +72,27 @@ pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
     AttemptReport { end, usage }
 }
 
-/// Sums the time in which a future is polled: the processor time of the handler and of the host
-/// functions that it calls.
+/// Counts the time in which a call is polled. A call that must end has no further poll, which would
+/// let it compute until the next tick.
 struct Timed<'a, F> {
-    cpu: &'a mut Duration,
+    watch: &'a Watch,
     call: Pin<Box<F>>,
+    is_polled: bool,
 }
 
 impl<F: Future> Future for Timed<'_, F> {
-    type Output = F::Output;
+    type Output = Result<F::Output, Halt>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if mem::replace(&mut self.is_polled, true)
+            && let Some(halt) = self.watch.halt()
+        {
+            return Poll::Ready(Err(halt));
+        }
         let started = Instant::now();
         let polled = self.call.as_mut().poll(context);
-        *self.cpu += started.elapsed();
-        polled
+        self.watch.add_computed(started.elapsed());
+        polled.map(Ok)
     }
 }
 

@@ -1,7 +1,8 @@
 //! One attempt of a job: its instance, its call, and its end.
 
 pub(crate) mod call;
-pub(crate) mod cpu_priority;
+pub(crate) mod compute_line;
+pub(crate) mod compute_threads;
 pub(crate) mod idle;
 pub(crate) mod instance;
 pub(crate) mod outcome;

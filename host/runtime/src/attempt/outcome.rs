@@ -23,7 +23,7 @@ pub(crate) enum CallEnd {
     Returned(Result<String, Error>),
     /// It trapped, reached a limit, or exited.
     Trapped(wasmtime::Error),
-    /// It was stopped while it waited.
+    /// It was stopped between two turns, or while it waited.
     Halted(Halt),
 }
 

@@ -2,14 +2,13 @@
 //! handler that computes, and [`Watch::ended`], awaited beside the call, stops a handler that waits
 //! in a host function.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use gristmill_core::limits::CANCEL_GRACE_MS;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use wasmtime::{Result, Store, StoreContextMut, UpdateDeadline};
-
-use crate::sandbox::fair_yield::yield_to_all;
 
 /// Why an attempt is ended from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,18 +19,20 @@ pub(crate) enum Halt {
     Stopped,
 }
 
-/// Watches the deadline and the stop signal of one attempt.
+/// Watches the deadline, the stop signal and the processor time of one attempt.
 #[derive(Debug)]
 pub(crate) struct Watch {
     deadline: Instant,
     stop: CancellationToken,
     /// The end of the grace period; set by the first check that sees the stop signal.
     grace_ends: Mutex<Option<Instant>>,
+    computed_ns: AtomicU64,
 }
 
 impl Watch {
     pub(crate) fn new(deadline: Instant, stop: CancellationToken) -> Self {
-        Self { deadline, stop, grace_ends: Mutex::new(None) }
+        let (grace_ends, computed_ns) = (Mutex::new(None), AtomicU64::new(0));
+        Self { deadline, stop, grace_ends, computed_ns }
     }
 
     /// The latest time at which the attempt is stopped.
@@ -42,6 +43,17 @@ impl Watch {
     /// Whether the handler was asked to stop.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stop.is_cancelled()
+    }
+
+    /// The processor time of the handler and of the host functions that it calls.
+    pub(crate) fn computed(&self) -> Duration {
+        Duration::from_nanos(self.computed_ns.load(Ordering::Relaxed))
+    }
+
+    /// Adds to its processor time.
+    pub(crate) fn add_computed(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.computed_ns.fetch_add(nanos, Ordering::Relaxed);
     }
 
     /// Why the attempt must end now; `None` while it may continue.
@@ -81,16 +93,14 @@ pub(crate) trait Watched: 'static {
     fn watch(&self) -> &Watch;
 }
 
-/// Makes the store check its watch on every epoch tick, and let other jobs run.
+/// Makes the store check its watch on every epoch tick, and let other attempts have a turn.
 pub(crate) fn watch_epochs<T: Watched>(store: &mut Store<T>) {
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|context: StoreContextMut<'_, T>| -> Result<_> {
         if context.data().watch().halt().is_some() {
             return Ok(UpdateDeadline::Interrupt);
         }
-        // Not the engine's own yield, which would wake the task at once: tokio would poll it again
-        // before its timers and its other tasks.
-        Ok(UpdateDeadline::YieldCustom(1, Box::pin(yield_to_all())))
+        Ok(UpdateDeadline::Yield(1))
     });
 }
 

@@ -4,7 +4,6 @@
 pub(crate) mod backstop;
 pub(crate) mod charge;
 pub(crate) mod deadline;
-pub(crate) mod fair_yield;
 pub(crate) mod growths;
 pub(crate) mod limiter;
 pub(crate) mod log;
