@@ -11,7 +11,8 @@
 //! removed for its owner's next upload when the owner is at its bound or all places are taken, and
 //! for other owners' uploads when all places are taken and its owner has more than
 //! [`UPLOADS_OF_PUSH`]. Such uploads and older copies are removed for the bytes of their owner's
-//! other uploads, too. All uploads end with the process.
+//! other uploads, too. For the bytes of another owner, the owner with the most bytes loses the
+//! upload that was touched the longest ago. All uploads end with the process.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,10 +22,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use gristmill_core::deploy::image::{Blob, BlobDigest};
 use gristmill_core::id::OwnerId;
-use gristmill_core::runtime::{StageError, Staged};
+use gristmill_core::runtime::{Components, StageError, Staged};
+use gristmill_core::sharing::shares::Holdings;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -111,6 +112,29 @@ impl Upload {
 }
 
 impl BlobUploads {
+    /// No uploads. Each write of these components without room ends uploads that no call uses.
+    pub fn new(components: &dyn Components) -> Self {
+        let uploads = Self::default();
+        let table = Arc::downgrade(&uploads.0);
+        components.end_uploads_by(Box::new(move |owner, error| {
+            table.upgrade().is_some_and(|table| Self(table).end_for(owner, error))
+        }));
+        uploads
+    }
+
+    /// Ends an upload for the bytes of this owner, which were refused with this error. Returns
+    /// whether there was one.
+    fn end_for(&self, owner: &OwnerId, error: &StageError) -> bool {
+        let ended = {
+            let mut table = self.0.lock();
+            let unneeded = table.remove_unneeded(owner);
+            let is_host_full = matches!(error, StageError::Full);
+            unneeded.or_else(|| is_host_full.then(|| table.remove_of_largest(owner)).flatten())
+        };
+        // Its file is deleted outside the lock.
+        ended.is_some()
+    }
+
     /// Begins an upload.
     ///
     /// # Errors
@@ -385,6 +409,21 @@ impl Table {
         self.uploads.remove(&copy.or_else(|| idle().map(|(_, id)| id))?)
     }
 
+    /// Removes the upload that was touched the longest ago of the owner whose unused uploads have
+    /// the most bytes, if these are more than those of this owner.
+    fn remove_of_largest(&mut self, owner: &OwnerId) -> Option<Upload> {
+        let bytes = |upload: &Upload| upload.staged.as_ref().map_or(0, |staged| staged.len());
+        let mut held = Holdings::<OwnerId>::default();
+        self.uploads.values().for_each(|upload| held.add(&upload.owner, bytes(upload)));
+        let (largest, most) = held.iter().max_by_key(|(_, bytes)| *bytes)?;
+        if most <= held.of(owner) {
+            return None;
+        }
+        let own = self.uploads.iter().filter(|(_, u)| u.owner == *largest && bytes(u) > 0);
+        let id = *own.min_by_key(|(_, upload)| upload.touched_at)?.0;
+        self.uploads.remove(&id)
+    }
+
     /// The upload to remove first for this owner, and when: among unused uploads of other owners
     /// with more than the least share.
     fn find_evictable_for(&self, owner: &OwnerId) -> Option<(Duration, BlobUploadId)> {
@@ -461,32 +500,6 @@ impl BlobUploadInUse {
         if let Some(upload) = self.uploads.0.lock().uploads.get_mut(&self.id) {
             upload.digest = Some(digest);
         }
-    }
-
-    /// Adds the next bytes. If there is no room for them, older copies of blobs and idle uploads of
-    /// the same owner are removed.
-    ///
-    /// # Errors
-    /// [`StageError`]; the earlier bytes are unchanged.
-    pub async fn append(&self, piece: Bytes) -> Result<(), StageError> {
-        loop {
-            match self.write(piece.clone()).await {
-                Err(StageError::Full | StageError::OwnerDiskFull { .. })
-                    if self.make_room_for_bytes() => {}
-                written => return written,
-            }
-        }
-    }
-
-    /// Returns whether an upload was removed.
-    fn make_room_for_bytes(&self) -> bool {
-        let removed = {
-            let mut table = self.uploads.0.lock();
-            let owner = table.uploads.get(&self.id).map(|upload| upload.owner.clone());
-            owner.and_then(|owner| table.remove_unneeded(&owner))
-        };
-        // Its file is deleted outside the lock.
-        removed.is_some()
     }
 }
 

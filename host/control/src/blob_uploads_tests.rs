@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use gristmill_core::runtime::{AddComponentError, AddedComponent};
 
 use super::*;
@@ -266,6 +267,21 @@ impl Staged for Small {
     }
 }
 
+/// Writes as the runtime does.
+async fn append(
+    uploads: &BlobUploads,
+    who: &str,
+    taken: &BlobUploadInUse,
+    piece: &'static str,
+) -> Result<(), StageError> {
+    loop {
+        match taken.write(piece.into()).await {
+            Err(error) if uploads.end_for(&owner(who), &error) => {}
+            written => return written,
+        }
+    }
+}
+
 impl Drop for Small {
     fn drop(&mut self) {
         self.disk.fetch_sub(self.len(), Relaxed);
@@ -283,7 +299,7 @@ async fn idle_uploads_give_way_to_the_bytes_of_their_owner() {
     };
     let push = async |who: &str| {
         let taken = begin(who);
-        taken.append("a".into()).await.unwrap();
+        append(&uploads, who, &taken, "a").await.unwrap();
         taken.id
     };
     let first = push("me").await;
@@ -292,15 +308,43 @@ async fn idle_uploads_give_way_to_the_bytes_of_their_owner() {
     push("other").await;
     let mine = begin("me");
     let full = |written| matches!(written, Err(StageError::Full));
-    assert!(full(mine.append("d".into()).await), "each upload was touched just now");
+    assert!(full(append(&uploads, "me", &mine, "d").await), "each upload was touched just now");
     tokio::time::sleep(EVICTABLE_AFTER).await;
-    mine.append("d".into()).await.unwrap();
+    append(&uploads, "me", &mine, "d").await.unwrap();
     let is_there = |id: BlobUploadId| uploads.0.lock().uploads.contains_key(&id);
     assert_eq!([first, second].map(is_there), [false, true], "the oldest one went first");
-    mine.append("e".into()).await.unwrap();
+    append(&uploads, "me", &mine, "e").await.unwrap();
     assert!(!is_there(second));
-    assert!(full(mine.append("f".into()).await), "an upload in use and those of others stay");
     assert_eq!((mine.len(), disk.load(Relaxed)), (2, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_largest_owner_gives_way_to_the_bytes_of_others() {
+    let uploads = BlobUploads::default();
+    let disk = Arc::new(AtomicU64::new(0));
+    let begin = |who: &str| {
+        let staged = Small { disk: disk.clone(), len: AtomicU64::new(0) };
+        let id = uploads.begin(&owner(who), "mill", Box::new(staged)).unwrap();
+        uploads.take(&owner(who), "mill", &id.to_string()).unwrap()
+    };
+    let in_use = begin("large");
+    append(&uploads, "large", &in_use, "a").await.unwrap();
+    for piece in ["b", "c"] {
+        append(&uploads, "large", &begin("large"), piece).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let ids = || uploads.0.lock().uploads.len();
+    let small = begin("small");
+    append(&uploads, "small", &small, "d").await.unwrap();
+    assert_eq!(ids(), 3, "the one that was touched the longest ago has ended");
+    drop(small);
+    let again = begin("large");
+    let refused = append(&uploads, "large", &again, "e").await;
+    assert!(matches!(refused, Err(StageError::Full)), "both have as many unused bytes");
+    append(&uploads, "third", &begin("third"), "f").await.unwrap();
+    assert_eq!((in_use.len(), disk.load(Relaxed)), (1, 3), "an upload in use stays");
+    let own_share = StageError::OwnerDiskFull { held_mib: 1 };
+    assert!(!uploads.end_for(&owner("fourth"), &own_share), "no other owner gives way for that");
 }
 
 #[tokio::test(start_paused = true)]
@@ -314,11 +358,11 @@ async fn copies_give_way_to_the_bytes_of_their_owner() {
     };
     for _ in 0..3 {
         let copy = begin();
-        copy.append("a".into()).await.unwrap();
+        append(&uploads, "me", &copy, "a").await.unwrap();
         copy.finish(BlobDigest::of(b"a"));
     }
     let mine = begin();
-    mine.append("bb".into()).await.unwrap();
-    assert!(matches!(mine.append("b".into()).await, Err(StageError::Full)));
+    append(&uploads, "me", &mine, "bb").await.unwrap();
+    assert!(matches!(append(&uploads, "me", &mine, "b").await, Err(StageError::Full)));
     assert!(uploads.release(&owner("me"), "mill", BlobDigest::of(b"a")), "one copy stays");
 }

@@ -127,7 +127,7 @@ impl Control {
             endpoints: Endpoints::new(deployed.clone(), deliveries, logs.clone()),
             templates: Templates::new(deployed.clone(), registries, billing.clone()),
             images: Images::new(deployed.clone()),
-            blob_uploads: BlobUploads::default(),
+            blob_uploads: BlobUploads::new(&*deployed.components),
             volumes: Volumes::new(deployed.clone(), volumes),
             registry_auths: RegistryAuths::new(deployed.clone()),
             keys: Keys::new(deployed.clone()),

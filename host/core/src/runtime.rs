@@ -456,9 +456,17 @@ impl Usage {
     }
 }
 
+/// Ends an upload that no call uses, for an upload of this owner that was refused with this error.
+/// Returns whether there was one.
+pub type EndUpload = Box<dyn Fn(&OwnerId, &StageError) -> bool + Send + Sync>;
+
 /// Accepts uploaded components and keeps their bytes. Implemented by the runtime.
 #[async_trait]
 pub trait Components: Send + Sync + std::fmt::Debug {
+    /// From now on, a write without room ends other uploads by this function. Only the first call
+    /// has an effect.
+    fn end_uploads_by(&self, end_upload: EndUpload);
+
     /// Begins an upload of this owner that arrives piece by piece.
     ///
     /// # Errors

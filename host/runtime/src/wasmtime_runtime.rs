@@ -23,8 +23,8 @@ use gristmill_core::id::{EndpointId, JobId, OwnerId, VolumeId};
 use gristmill_core::metrics::instruments::DurationTotals;
 use gristmill_core::runtime::{
     AddComponentError, AddedComponent, Attempt, AttemptReport, AttemptSink, CannotRun, Components,
-    Reservation, Runtime, RuntimeLoad, SandboxMemory, SandboxShortage, StageError, Staged,
-    VolumeDirectories,
+    EndUpload, Reservation, Runtime, RuntimeLoad, SandboxMemory, SandboxShortage, StageError,
+    Staged, VolumeDirectories,
 };
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::sharing::shares::Level;
@@ -505,6 +505,10 @@ impl Runtime for WasmtimeRuntime {
 
 #[async_trait]
 impl Components for WasmtimeRuntime {
+    fn end_uploads_by(&self, end_upload: EndUpload) {
+        self.artifacts.end_uploads_by(end_upload);
+    }
+
     async fn stage(&self, owner: &OwnerId) -> Result<Box<dyn Staged>, StageError> {
         if !self.disk_space.admits_work() {
             return Err(StageError::NoSpace(self.disk_space.shortage()));

@@ -14,7 +14,9 @@ use gristmill_core::deploy::volume_files::{
 };
 use gristmill_core::id::{OwnerId, VolumeId};
 use gristmill_core::registries::{FetchError, Registries};
-use gristmill_core::runtime::{AddedComponent, Components, StageError, Staged, VolumeDirectories};
+use gristmill_core::runtime::{
+    AddedComponent, Components, EndUpload, StageError, Staged, VolumeDirectories,
+};
 use parking_lot::Mutex;
 use tokio::io::AsyncRead;
 
@@ -43,6 +45,8 @@ impl RecordedFiles {
 
 #[async_trait]
 impl Components for RecordedFiles {
+    fn end_uploads_by(&self, _: EndUpload) {}
+
     async fn stage(&self, _: &OwnerId) -> Result<Box<dyn Staged>, StageError> {
         Err(StageError::Full)
     }

@@ -209,7 +209,7 @@ async fn append(
     let room = COMPONENT_BYTES_MAX.saturating_sub(usize::try_from(there).unwrap_or(usize::MAX));
     let mut pieces = Pieces::new(headers, body, room)?;
     while let Some(piece) = pieces.next().await? {
-        taken.append(piece).await.map_err(ApiError::from)?;
+        taken.write(piece).await.map_err(ApiError::from)?;
     }
     // Only now is the size of a chunked body known; in an upload in pieces its bytes stay, like
     // those of a body that ended early.

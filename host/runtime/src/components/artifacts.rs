@@ -20,7 +20,7 @@ use gristmill_core::depot::Depot;
 use gristmill_core::id::OwnerId;
 use gristmill_core::limits::{COMPONENT_BYTES_MAX, UPLOADS_WAITING_MAX};
 use gristmill_core::metrics::instruments::DurationTotals;
-use gristmill_core::runtime::{AddComponentError, AddedComponent, is_no_space};
+use gristmill_core::runtime::{AddComponentError, AddedComponent, EndUpload, is_no_space};
 use gristmill_core::sharing::disk_space::{DiskSpaceGauge, Shortage};
 use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::time::Timestamp;
@@ -234,6 +234,11 @@ impl Artifacts {
     /// The engines.
     pub(crate) fn engines(&self) -> &Engines {
         &self.engines
+    }
+
+    /// A write of an upload without room ends other uploads by this function.
+    pub(crate) fn end_uploads_by(&self, end_upload: EndUpload) {
+        self.staged.end_uploads_by(end_upload);
     }
 
     /// A file for an upload. Blocks on the disk.

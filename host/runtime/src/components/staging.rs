@@ -2,19 +2,21 @@
 //!
 //! **Bounds.** All uploads together have [`STAGED_BYTES_MAX`] bytes, including uploads that wait
 //! for their compile. Each owner has [a share](SharedBound) of that, and they count in the owner's
-//! share of the disk. The reader of an upload bounds its size. A file is deleted with its
+//! share of the disk. A write without room [ends](EndUpload) uploads that no call uses. The reader
+//! of an upload bounds its size. A file is deleted with its
 //! [`StagedFile`], and the next start deletes the files that a process left behind.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::id::OwnerId;
 use gristmill_core::limits::STAGED_BYTES_MAX;
-use gristmill_core::runtime::StageError;
+use gristmill_core::runtime::{EndUpload, StageError};
 use gristmill_core::sharing::disk_share::DiskAccount;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::sharing::shares::{Fit, Holdings, SharedBound};
@@ -29,11 +31,17 @@ use crate::files::{self, blocking};
 #[derive(Debug, Clone)]
 pub(crate) struct StagedTotal(Arc<Total>);
 
-#[derive(Debug)]
 struct Total {
     held: Mutex<Holdings<OwnerId>>,
     bound: SharedBound,
     disk_space: Arc<DiskSpaceGauge>,
+    end_upload: OnceLock<EndUpload>,
+}
+
+impl fmt::Debug for Total {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Total").field("held", &self.held).finish_non_exhaustive()
+    }
 }
 
 impl StagedTotal {
@@ -45,7 +53,13 @@ impl StagedTotal {
     /// No uploads, on this disk.
     pub(crate) fn on(disk_space: Arc<DiskSpaceGauge>, tenancy: Tenancy) -> Self {
         let bound = SharedBound::new(STAGED_BYTES_MAX, tenancy);
-        Self(Arc::new(Total { held: Mutex::default(), bound, disk_space }))
+        let (held, end_upload) = (Mutex::default(), OnceLock::new());
+        Self(Arc::new(Total { held, bound, disk_space, end_upload }))
+    }
+
+    /// A write without room ends other uploads by this function.
+    pub(crate) fn end_uploads_by(&self, end_upload: EndUpload) {
+        let _ = self.0.end_upload.set(end_upload);
     }
 
     /// Announces the bytes of a compiled file to the gauge of the disk.
@@ -76,10 +90,25 @@ struct Taken {
 }
 
 impl StagedPart {
+    /// Takes bytes, for which it ends uploads that no call uses.
+    ///
     /// # Errors
     /// When the host or its owner may not have so many more bytes.
     fn take(&self, bytes: u64) -> Result<Taken, StageError> {
-        let Total { held, bound, disk_space } = &*self.total.0;
+        loop {
+            let error = match self.try_take(bytes) {
+                Err(error @ (StageError::Full | StageError::OwnerDiskFull { .. })) => error,
+                other => return other,
+            };
+            let end_upload = self.total.0.end_upload.get();
+            if !end_upload.is_some_and(|end_upload| end_upload(&self.owner, &error)) {
+                return Err(error);
+            }
+        }
+    }
+
+    fn try_take(&self, bytes: u64) -> Result<Taken, StageError> {
+        let Total { held, bound, disk_space, .. } = &*self.total.0;
         if !disk_space.admits_work() {
             return Err(StageError::NoSpace(disk_space.shortage()));
         }

@@ -83,6 +83,23 @@ async fn all_uploads_together_are_bounded() {
 }
 
 #[tokio::test]
+async fn a_write_without_room_ends_uploads_that_are_not_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let total = StagedTotal::new(Tenancy::default());
+    let unused = Mutex::new(vec![total.of(&owner("a")).take(STAGED_BYTES_MAX - 2).unwrap()]);
+    total.end_uploads_by(Box::new(move |asking, error| {
+        assert_eq!((asking, error.to_string()), (&owner("b"), StageError::Full.to_string()));
+        unused.lock().pop().is_some()
+    }));
+    let _used = total.of(&owner("a")).take(2).unwrap();
+    let staged = StagedFile::create(directory.path(), total.of(&owner("b"))).unwrap();
+    staged.write("abc".into()).await.unwrap();
+    assert_eq!(all(&total), 5);
+    let _rest = total.of(&owner("a")).take(STAGED_BYTES_MAX - 5).unwrap();
+    assert!(matches!(staged.write("d".into()).await, Err(StageError::Full)));
+}
+
+#[tokio::test]
 async fn an_upload_counts_in_its_owners_share_of_the_disk_until_it_is_dropped() {
     let directory = tempfile::tempdir().unwrap();
     let tenancy = Tenancy::default();
