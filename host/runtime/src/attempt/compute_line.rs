@@ -19,7 +19,7 @@ use gristmill_core::sharing::turns::{First, Member, Turns};
 /// The line; `T` runs an attempt.
 #[derive(Debug)]
 pub(crate) struct Line<T> {
-    /// The attempt that came while nobody waited. It is the next one.
+    /// The attempt that came while no other one waited. It is the next one.
     first: Option<T>,
     owners: Turns<OwnerId, OfOwner<T>>,
     /// The others, by their deadlines.

@@ -10,8 +10,8 @@
 //!
 //! **Promise.** Between two slices of attempts, a thread runs its other tasks and its timers.
 //! **Cost.** A poll through the line takes some 2 µs, mostly for waking tasks. A brief job has no
-//! such poll: its task polls it first while nobody waits, and [`FirstPolls`] bounds the time that
-//! is lost when a first poll is not brief.
+//! such poll: its task polls it first while no attempt waits, and [`FirstPolls`] bounds the time
+//! that is lost when a first poll is not brief.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -96,13 +96,13 @@ impl ComputeThreads {
         F: Future<Output: Send> + Send + 'static,
     {
         self.tasks.get_or_init(|| self.start());
-        let (lines, nobody_waits) = (self.lines.clone(), self.lines.normal.is_empty());
+        let (lines, none_waits) = (self.lines.clone(), self.lines.normal.is_empty());
         let (runnable, task) = Builder::new()
             .propagate_panic(true)
             .metadata(Seat { deployment, watch })
             .spawn(move |_| attempt, move |runnable| lines.push(runnable));
         let now = Instant::now();
-        if nobody_waits && self.first_polls.may_begin(now) {
+        if none_waits && self.first_polls.may_begin(now) {
             runnable.run();
             self.first_polls.end(now, Instant::now());
         } else {

@@ -25,7 +25,10 @@ pub type RequestRefusal = fn(&EndpointId, &str, u16) -> String;
 /// The sentence of a host.
 pub(crate) fn not_allowed(endpoint: &EndpointId, host: &str, port: u16) -> String {
     let remedy = how_to_allow(host, port);
-    format!("endpoint `{endpoint}` does not allow requests to `{host}:{port}`; {remedy}")
+    format!(
+        "endpoint `{endpoint}` does not allow requests to `{host}:{port}`; {remedy} (the option \
+         replaces the list: name the other hosts too)"
+    )
 }
 
 /// The ways to let an endpoint send requests to a host, at a port.
