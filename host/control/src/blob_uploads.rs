@@ -4,15 +4,14 @@
 //! **Bounds.** [`UPLOADS_MAX`] at one time. An owner has a third of the places that other owners
 //! leave, but at most [`UPLOADS_OF_OWNER_MAX`]; [`UPLOADS_OF_PUSH`] are always allowed. So a later
 //! owner finds places: 16 beside one other owner, 10 beside two, and two beside eight owners at
-//! their limits. The bytes of each upload, and of all staged uploads, are bounded too. An upload
-//! that no call has touched for [`IDLE_MAX`] is removed, with its file; a task looks once a minute,
-//! as long as there are any. At the bound, older copies of a blob that was pushed several times are
-//! removed for any new upload. An upload that no call has touched for [`EVICTABLE_AFTER`] is
-//! removed for its owner's next upload when the owner is at its bound or all places are taken, and
-//! for other owners' uploads when all places are taken and its owner has more than
-//! [`UPLOADS_OF_PUSH`]. Such uploads and older copies are removed for the bytes of their owner's
-//! other uploads, too. For the bytes of another owner, the owner with the most bytes loses the
-//! upload that was touched the longest ago. All uploads end with the process.
+//! their limits. The bytes of each upload, and of all staged uploads, are bounded too.
+//!
+//! **What gives way.** An upload that no call has touched for [`IDLE_MAX`] is removed, with its
+//! file; a task looks once a minute, as long as there are any. For a further upload or further
+//! bytes of their owner, older copies of a blob and uploads that no call has touched for
+//! [`EVICTABLE_AFTER`] are removed. For those of another owner, the owner that has the most loses
+//! the upload that was touched the longest ago, so that touches keep no place. An upload in a call
+//! never gives way. All uploads end with the process.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -129,7 +128,7 @@ impl BlobUploads {
             let mut table = self.0.lock();
             let unneeded = table.remove_unneeded(owner);
             let is_host_full = matches!(error, StageError::Full);
-            unneeded.or_else(|| is_host_full.then(|| table.remove_of_largest(owner)).flatten())
+            unneeded.or_else(|| is_host_full.then(|| table.remove_for_bytes(owner)).flatten())
         };
         // Its file is deleted outside the lock.
         ended.is_some()
@@ -409,31 +408,35 @@ impl Table {
         self.uploads.remove(&copy.or_else(|| idle().map(|(_, id)| id))?)
     }
 
-    /// Removes the upload that was touched the longest ago of the owner whose unused uploads have
-    /// the most bytes, if these are more than those of this owner.
-    fn remove_of_largest(&mut self, owner: &OwnerId) -> Option<Upload> {
-        let bytes = |upload: &Upload| upload.staged.as_ref().map_or(0, |staged| staged.len());
-        let mut held = Holdings::<OwnerId>::default();
-        self.uploads.values().for_each(|upload| held.add(&upload.owner, bytes(upload)));
-        let (largest, most) = held.iter().max_by_key(|(_, bytes)| *bytes)?;
-        if most <= held.of(owner) {
-            return None;
-        }
-        let own = self.uploads.iter().filter(|(_, u)| u.owner == *largest && bytes(u) > 0);
-        let id = *own.min_by_key(|(_, upload)| upload.touched_at)?.0;
-        self.uploads.remove(&id)
+    /// The unused upload that was touched the longest ago, among those of the owner whose uploads
+    /// have the greatest `size` together; with that size, and that of this owner's uploads.
+    fn oldest_of_largest(
+        &self,
+        owner: &OwnerId,
+        size: impl Fn(&Upload) -> u64,
+    ) -> Option<(BlobUploadId, u64, u64)> {
+        let mut sizes = Holdings::<OwnerId>::default();
+        self.uploads.values().for_each(|upload| sizes.add(&upload.owner, size(upload)));
+        let (largest, most) = sizes.iter().max_by_key(|(_, size)| *size)?;
+        let of_largest = self.uploads.iter().filter(|(_, upload)| {
+            upload.owner == *largest && upload.staged.is_some() && size(upload) > 0
+        });
+        let (id, _) = of_largest.min_by_key(|(_, upload)| upload.touched_at)?;
+        Some((*id, most, sizes.of(owner)))
     }
 
-    /// The upload to remove first for this owner, and when: among unused uploads of other owners
-    /// with more than the least share.
-    fn find_evictable_for(&self, owner: &OwnerId) -> Option<(Duration, BlobUploadId)> {
-        let others = self.uploads.iter().filter(|(_, upload)| {
-            upload.staged.is_some()
-                && upload.owner != *owner
-                && self.count_of(&upload.owner) > UPLOADS_OF_PUSH
-        });
-        let waits = others.map(|(id, upload)| (upload.keeps_place(), *id));
-        waits.min_by_key(|(wait, id)| (*wait, id.0))
+    /// Removes an upload of the owner with the most bytes, if this owner has fewer.
+    fn remove_for_bytes(&mut self, owner: &OwnerId) -> Option<Upload> {
+        let bytes = |upload: &Upload| upload.staged.as_ref().map_or(0, |staged| staged.len());
+        let (id, most, own) = self.oldest_of_largest(owner, bytes)?;
+        (own < most).then(|| self.uploads.remove(&id)).flatten()
+    }
+
+    /// Removes an upload of the owner with the most uploads, if this owner has fewer with one more.
+    fn remove_for_place(&mut self, owner: &OwnerId) -> Option<Upload> {
+        let (id, most, own) = self.oldest_of_largest(owner, |_| 1)?;
+        let kept = (own + 1).max(UPLOADS_OF_PUSH as u64);
+        (kept < most).then(|| self.uploads.remove(&id)).flatten()
     }
 
     /// Makes room for one more upload of this owner.
@@ -452,13 +455,12 @@ impl Table {
             self.uploads.remove(&id);
             return Ok(());
         }
-        let own = self.find_evictable_of(owner);
-        let others = if has_most { None } else { self.find_evictable_for(owner) };
-        match own.into_iter().chain(others).min_by_key(|(wait, _)| *wait) {
+        match self.find_evictable_of(owner) {
             Some((Duration::ZERO, id)) => {
                 self.uploads.remove(&id);
                 Ok(())
             }
+            _ if !has_most && self.remove_for_place(owner).is_some() => Ok(()),
             Some((wait, _)) => Err(wait),
             // All uploads that could be removed are in use by calls.
             None => Err(EVICTABLE_AFTER),

@@ -94,7 +94,7 @@ impl<T> Line<T> {
         let key = (deadline, self.last_number);
         let endpoint = deployment.endpoint.clone();
         self.deadlines.insert(key, deployment);
-        self.change(endpoint.owner.clone(), endpoint.id.clone(), false, |waiting| {
+        self.change(&endpoint.owner, &endpoint.id, false, |waiting| {
             waiting.insert(key.1, (key, attempt));
         });
     }
@@ -108,27 +108,26 @@ impl<T> Line<T> {
         if due.key().0 <= Instant::now() {
             let ((_, number), deployment) = due.remove_entry();
             let endpoint = &deployment.endpoint;
-            let taken = self.change(endpoint.owner.clone(), endpoint.id.clone(), true, |waiting| {
-                waiting.remove(&number)
-            });
+            let taken =
+                self.change(&endpoint.owner, &endpoint.id, true, |waiting| waiting.remove(&number));
             return taken.map(|(_, attempt)| attempt);
         }
         let (owner, endpoints) = self.owners.in_order().next()?;
         let (owner, endpoint) = (owner.clone(), endpoints.0.in_order().next()?.0.clone());
-        let (_, (key, attempt)) = self.change(owner, endpoint, true, BTreeMap::pop_first)?;
+        let (_, (key, attempt)) = self.change(&owner, &endpoint, true, BTreeMap::pop_first)?;
         self.deadlines.remove(&key);
         Some(attempt)
     }
 
     fn change<R>(
         &mut self,
-        owner: OwnerId,
-        endpoint: EndpointId,
+        owner: &OwnerId,
+        endpoint: &EndpointId,
         is_turn: bool,
         change: impl FnOnce(&mut BTreeMap<u64, (Key, T)>) -> R,
     ) -> R {
-        self.owners.change(&owner, is_turn, |endpoints| {
-            endpoints.0.change(&endpoint, is_turn, |waiting| change(&mut waiting.0))
+        self.owners.change(owner, is_turn, |endpoints| {
+            endpoints.0.change(endpoint, is_turn, |waiting| change(&mut waiting.0))
         })
     }
 }

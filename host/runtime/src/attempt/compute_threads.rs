@@ -57,13 +57,13 @@ pub(crate) struct ComputeThreads {
 
 #[derive(Debug)]
 struct Lines {
-    normal: Arc<Turns>,
-    low_priority: Option<Arc<Turns>>,
+    normal: Arc<SharedLine>,
+    low_priority: Option<Arc<SharedLine>>,
 }
 
 /// The line of the threads of one priority.
 #[derive(Debug, Default)]
-struct Turns {
+struct SharedLine {
     line: Mutex<Line<Runnable<Seat>>>,
     /// The length of the line.
     waiting: AtomicUsize,
@@ -113,19 +113,19 @@ impl ComputeThreads {
 
     fn start(&self) -> Vec<AbortOnDropHandle<()>> {
         let lower = self.low_priority.iter().zip(&self.lines.low_priority);
-        let both = lower.map(|(threads, turns)| (threads.clone(), turns.clone()));
+        let both = lower.map(|(threads, line)| (threads.clone(), line.clone()));
         let all = both.chain([(Handle::current(), self.lines.normal.clone())]);
         let each = all.flat_map(|threads| vec![threads; cores()]);
-        each.map(|(threads, turns)| AbortOnDropHandle::new(threads.spawn(turns.give()))).collect()
+        each.map(|(threads, line)| AbortOnDropHandle::new(threads.spawn(line.serve()))).collect()
     }
 }
 
 impl Drop for ComputeThreads {
     fn drop(&mut self) {
-        for turns in [&self.lines.normal].into_iter().chain(&self.lines.low_priority) {
+        for line in [&self.lines.normal].into_iter().chain(&self.lines.low_priority) {
             // Dropped without the lock, since attempts wake others.
-            let line = std::mem::take(&mut *turns.line.lock());
-            drop(line);
+            let attempts = std::mem::take(&mut *line.line.lock());
+            drop(attempts);
         }
     }
 }
@@ -133,12 +133,12 @@ impl Drop for ComputeThreads {
 impl Lines {
     fn push(&self, runnable: Runnable<Seat>) {
         let is_long = || runnable.metadata().watch.computed() > SHORT_COMPUTE_MAX;
-        let turns = self.low_priority.as_ref().filter(|_| is_long()).unwrap_or(&self.normal);
-        turns.push(runnable);
+        let line = self.low_priority.as_ref().filter(|_| is_long()).unwrap_or(&self.normal);
+        line.push(runnable);
     }
 }
 
-impl Turns {
+impl SharedLine {
     fn is_empty(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) == 0
     }
@@ -158,7 +158,7 @@ impl Turns {
     }
 
     /// Polls one attempt after the other, for ever.
-    async fn give(self: Arc<Self>) {
+    async fn serve(self: Arc<Self>) {
         let mut batch_began = None;
         loop {
             let Some(runnable) = self.pop() else {
