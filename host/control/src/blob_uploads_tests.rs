@@ -282,102 +282,103 @@ impl Staged for Small {
     }
 }
 
-/// Writes as the runtime does.
-async fn append(
-    uploads: &BlobUploads,
-    who: &str,
-    taken: &BlobUploadInUse,
-    piece: &'static str,
-) -> Result<(), StageError> {
-    loop {
-        match taken.write(piece.into()).await {
-            Err(error) if uploads.end_for(&owner(who), &error) => {}
-            written => return written,
-        }
-    }
-}
-
 impl Drop for Small {
     fn drop(&mut self) {
         self.disk.fetch_sub(self.len(), Relaxed);
     }
 }
 
+/// Uploads on such a disk.
+#[derive(Default)]
+struct SmallDisk {
+    uploads: BlobUploads,
+    used: Arc<AtomicU64>,
+}
+
+impl SmallDisk {
+    fn begin(&self, who: &str) -> BlobUploadInUse {
+        let staged = Small { disk: self.used.clone(), len: AtomicU64::new(0) };
+        let id = self.uploads.begin(&owner(who), "mill", Box::new(staged)).unwrap();
+        self.uploads.take(&owner(who), "mill", &id.to_string()).unwrap()
+    }
+
+    /// Writes as the runtime does.
+    async fn append(
+        &self,
+        who: &str,
+        taken: &BlobUploadInUse,
+        piece: &'static str,
+    ) -> Result<(), StageError> {
+        loop {
+            match taken.write(piece.into()).await {
+                Err(error) if self.uploads.end_for(&owner(who), &error) => {}
+                written => return written,
+            }
+        }
+    }
+
+    async fn push(&self, who: &str) -> BlobUploadInUse {
+        let taken = self.begin(who);
+        self.append(who, &taken, "a").await.unwrap();
+        taken
+    }
+
+    fn used(&self) -> u64 {
+        self.used.load(Relaxed)
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn idle_uploads_give_way_to_the_bytes_of_their_owner() {
-    let uploads = BlobUploads::default();
-    let disk = Arc::new(AtomicU64::new(0));
-    let begin = |who: &str| {
-        let staged = Small { disk: disk.clone(), len: AtomicU64::new(0) };
-        let id = uploads.begin(&owner(who), "mill", Box::new(staged)).unwrap();
-        uploads.take(&owner(who), "mill", &id.to_string()).unwrap()
-    };
-    let push = async |who: &str| {
-        let taken = begin(who);
-        append(&uploads, who, &taken, "a").await.unwrap();
-        taken.id
-    };
-    let first = push("me").await;
+    let disk = SmallDisk::default();
+    let first = disk.push("me").await.id;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let second = push("me").await;
-    push("other").await;
-    let mine = begin("me");
+    let second = disk.push("me").await.id;
+    disk.push("other").await;
+    let mine = disk.begin("me");
     let full = |written| matches!(written, Err(StageError::Full));
-    assert!(full(append(&uploads, "me", &mine, "d").await), "each upload was touched just now");
+    assert!(full(disk.append("me", &mine, "d").await), "each upload was touched just now");
     tokio::time::sleep(EVICTABLE_AFTER).await;
-    append(&uploads, "me", &mine, "d").await.unwrap();
-    let is_there = |id: BlobUploadId| uploads.0.lock().uploads.contains_key(&id);
+    disk.append("me", &mine, "d").await.unwrap();
+    let is_there = |id: BlobUploadId| disk.uploads.0.lock().uploads.contains_key(&id);
     assert_eq!([first, second].map(is_there), [false, true], "the oldest one went first");
-    append(&uploads, "me", &mine, "e").await.unwrap();
+    disk.append("me", &mine, "e").await.unwrap();
     assert!(!is_there(second));
-    assert_eq!((mine.len(), disk.load(Relaxed)), (2, 3));
+    assert_eq!((mine.len(), disk.used()), (2, 3));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_largest_owner_gives_way_to_the_bytes_of_others() {
-    let uploads = BlobUploads::default();
-    let disk = Arc::new(AtomicU64::new(0));
-    let begin = |who: &str| {
-        let staged = Small { disk: disk.clone(), len: AtomicU64::new(0) };
-        let id = uploads.begin(&owner(who), "mill", Box::new(staged)).unwrap();
-        uploads.take(&owner(who), "mill", &id.to_string()).unwrap()
-    };
-    let in_use = begin("large");
-    append(&uploads, "large", &in_use, "a").await.unwrap();
-    for piece in ["b", "c"] {
-        append(&uploads, "large", &begin("large"), piece).await.unwrap();
+    let disk = SmallDisk::default();
+    let in_use = disk.push("large").await;
+    for _ in 0..2 {
+        disk.push("large").await;
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    let ids = || uploads.0.lock().uploads.len();
-    let small = begin("small");
-    append(&uploads, "small", &small, "d").await.unwrap();
+    let ids = || disk.uploads.0.lock().uploads.len();
+    let small = disk.push("small").await;
     assert_eq!(ids(), 3, "the one that was touched the longest ago has ended");
     drop(small);
-    let again = begin("large");
-    let refused = append(&uploads, "large", &again, "e").await;
+    let again = disk.begin("large");
+    let refused = disk.append("large", &again, "e").await;
     assert!(matches!(refused, Err(StageError::Full)), "both have as many unused bytes");
-    append(&uploads, "third", &begin("third"), "f").await.unwrap();
-    assert_eq!((in_use.len(), disk.load(Relaxed)), (1, 3), "an upload in use stays");
+    disk.push("third").await;
+    assert_eq!((in_use.len(), disk.used()), (1, 3), "an upload in use stays");
     let own_share = StageError::OwnerDiskFull { held_mib: 1 };
-    assert!(!uploads.end_for(&owner("fourth"), &own_share), "no other owner gives way for that");
+    assert!(
+        !disk.uploads.end_for(&owner("fourth"), &own_share),
+        "no other owner gives way for that"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn copies_give_way_to_the_bytes_of_their_owner() {
-    let uploads = BlobUploads::default();
-    let disk = Arc::new(AtomicU64::new(0));
-    let begin = || {
-        let staged = Small { disk: disk.clone(), len: AtomicU64::new(0) };
-        let id = uploads.begin(&owner("me"), "mill", Box::new(staged)).unwrap();
-        uploads.take(&owner("me"), "mill", &id.to_string()).unwrap()
-    };
+    let disk = SmallDisk::default();
     for _ in 0..3 {
-        let copy = begin();
-        append(&uploads, "me", &copy, "a").await.unwrap();
-        copy.finish(BlobDigest::of(b"a"));
+        disk.push("me").await.finish(BlobDigest::of(b"a"));
     }
-    let mine = begin();
-    append(&uploads, "me", &mine, "bb").await.unwrap();
-    assert!(matches!(append(&uploads, "me", &mine, "b").await, Err(StageError::Full)));
-    assert!(uploads.release(&owner("me"), "mill", BlobDigest::of(b"a")), "one copy stays");
+    let mine = disk.begin("me");
+    disk.append("me", &mine, "bb").await.unwrap();
+    assert!(matches!(disk.append("me", &mine, "b").await, Err(StageError::Full)));
+    assert!(disk.uploads.release(&owner("me"), "mill", BlobDigest::of(b"a")), "one copy stays");
 }
