@@ -479,7 +479,7 @@ impl Runtime for WasmtimeRuntime {
             Ok(start) => start,
             Err(reason) => return AttemptReport::failed(reason),
         };
-        let (job, deployment) = (attempt.key.job, attempt.deployment.clone());
+        let (job, endpoint) = (attempt.key.job, attempt.deployment.endpoint.clone());
         let mut instance = match self.instance(start, attempt, sink, watch.clone()) {
             Ok(instance) => instance,
             Err(error) => return AttemptReport::failed(causes(&error)),
@@ -495,7 +495,7 @@ impl Runtime for WasmtimeRuntime {
             }
             attempted
         };
-        match self.threads.run(deployment, watch, attempted).await {
+        match self.threads.run(endpoint, watch, attempted).await {
             Some(attempted) => attempted.unwrap_or_else(|panic| broken(&*panic, job)),
             // The host is stopping.
             None => AttemptReport::halted(Halt::Stopped),

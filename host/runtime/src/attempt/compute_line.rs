@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::deploy::endpoint::Endpoint;
 use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::sharing::turns::{First, Member, Turns};
 
@@ -23,7 +23,7 @@ pub(crate) struct Line<T> {
     first: Option<T>,
     owners: Turns<OwnerId, OfOwner<T>>,
     /// The others, by their deadlines.
-    deadlines: BTreeMap<Key, Arc<Deployment>>,
+    deadlines: BTreeMap<Key, Arc<Endpoint>>,
     last_number: u64,
 }
 
@@ -84,19 +84,18 @@ impl<T> Default for Line<T> {
 }
 
 impl<T> Line<T> {
-    /// Adds an attempt of this deployment.
-    pub(crate) fn push(&mut self, deployment: Arc<Deployment>, deadline: Instant, attempt: T) {
+    /// Adds an attempt of this endpoint.
+    pub(crate) fn push(&mut self, endpoint: Arc<Endpoint>, deadline: Instant, attempt: T) {
         if self.first.is_none() && self.deadlines.is_empty() {
             self.first = Some(attempt);
             return;
         }
         self.last_number += 1;
         let key = (deadline, self.last_number);
-        let endpoint = deployment.endpoint.clone();
-        self.deadlines.insert(key, deployment);
         self.change(&endpoint.owner, &endpoint.id, false, |waiting| {
             waiting.insert(key.1, (key, attempt));
         });
+        self.deadlines.insert(key, endpoint);
     }
 
     /// Takes the next attempt.
@@ -106,8 +105,7 @@ impl<T> Line<T> {
         }
         let due = self.deadlines.first_entry()?;
         if due.key().0 <= Instant::now() {
-            let ((_, number), deployment) = due.remove_entry();
-            let endpoint = &deployment.endpoint;
+            let ((_, number), endpoint) = due.remove_entry();
             let taken =
                 self.change(&endpoint.owner, &endpoint.id, true, |waiting| waiting.remove(&number));
             return taken.map(|(_, attempt)| attempt);

@@ -2,26 +2,15 @@
 
 use std::time::Duration;
 
-use gristmill_core::deploy::endpoint::Endpoint;
-use gristmill_core::deploy::template::Template;
 use gristmill_core::id::TemplateId;
-use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::time::Timestamp;
 
 use super::*;
 
-pub(crate) fn deployment(owner: &str, endpoint: &str) -> Arc<Deployment> {
-    let owner = OwnerId::new(owner).unwrap();
-    let template = TemplateId::new("t").unwrap();
-    let (id, now) = (EndpointId::new(endpoint).unwrap(), Timestamp::from_millis(0));
-    Arc::new(Deployment {
-        endpoint: Arc::new(Endpoint::new(id, owner.clone(), template.clone(), now)),
-        template: Arc::new(Template::new(template, owner, "t:latest")),
-        component: None,
-        input_schema: None,
-        volume: None,
-        incarnation: EndpointIncarnation::default(),
-    })
+pub(crate) fn endpoint(owner: &str, id: &str) -> Arc<Endpoint> {
+    let (owner, template) = (OwnerId::new(owner).unwrap(), TemplateId::new("t").unwrap());
+    let (id, now) = (EndpointId::new(id).unwrap(), Timestamp::from_millis(0));
+    Arc::new(Endpoint::new(id, owner, template, now))
 }
 
 /// A line in which attempts have numbers, and deadlines in so many seconds.
@@ -29,20 +18,20 @@ pub(crate) fn deployment(owner: &str, endpoint: &str) -> Arc<Deployment> {
 struct TestLine(Line<u32>);
 
 impl TestLine {
-    fn push(&mut self, owner: &str, endpoint: &str, attempts: impl IntoIterator<Item = u32>) {
-        self.push_until(owner, endpoint, 3_600, attempts);
+    fn push(&mut self, owner: &str, id: &str, attempts: impl IntoIterator<Item = u32>) {
+        self.push_until(owner, id, 3_600, attempts);
     }
 
     fn push_until(
         &mut self,
         owner: &str,
-        endpoint: &str,
+        id: &str,
         secs: u64,
         attempts: impl IntoIterator<Item = u32>,
     ) {
-        let (deployment, now) = (deployment(owner, endpoint), Instant::now());
+        let (endpoint, now) = (endpoint(owner, id), Instant::now());
         for attempt in attempts {
-            self.0.push(deployment.clone(), now + Duration::from_secs(secs), attempt);
+            self.0.push(endpoint.clone(), now + Duration::from_secs(secs), attempt);
         }
     }
 

@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use async_task::{Builder, Runnable};
-use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::deploy::endpoint::Endpoint;
 use gristmill_core::sharing::cores::cores;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -65,7 +65,7 @@ struct Lines {
 #[derive(Debug, Default)]
 struct SharedLine {
     line: Mutex<Line<Runnable<Seat>>>,
-    /// The length of the line.
+    /// The length of the line, which each job reads without the lock.
     waiting: AtomicUsize,
     is_longer: Notify,
 }
@@ -73,7 +73,7 @@ struct SharedLine {
 /// What an attempt has in the lines.
 #[derive(Debug)]
 struct Seat {
-    deployment: Arc<Deployment>,
+    endpoint: Arc<Endpoint>,
     watch: Arc<Watch>,
 }
 
@@ -88,7 +88,7 @@ impl ComputeThreads {
     /// at its next turn.
     pub(crate) async fn run<F>(
         &self,
-        deployment: Arc<Deployment>,
+        endpoint: Arc<Endpoint>,
         watch: Arc<Watch>,
         attempt: F,
     ) -> Option<F::Output>
@@ -99,7 +99,7 @@ impl ComputeThreads {
         let (lines, none_waits) = (self.lines.clone(), self.lines.normal.is_empty());
         let (runnable, task) = Builder::new()
             .propagate_panic(true)
-            .metadata(Seat { deployment, watch })
+            .metadata(Seat { endpoint, watch })
             .spawn(move |_| attempt, move |runnable| lines.push(runnable));
         let now = Instant::now();
         if none_waits && self.first_polls.may_begin(now) {
@@ -144,10 +144,10 @@ impl SharedLine {
     }
 
     fn push(&self, runnable: Runnable<Seat>) {
-        let Seat { deployment, watch } = runnable.metadata();
-        let (deployment, deadline) = (deployment.clone(), watch.deadline());
+        let Seat { endpoint, watch } = runnable.metadata();
+        let (endpoint, deadline) = (endpoint.clone(), watch.deadline());
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        self.line.lock().push(deployment, deadline, runnable);
+        self.line.lock().push(endpoint, deadline, runnable);
         self.is_longer.notify_one();
     }
 

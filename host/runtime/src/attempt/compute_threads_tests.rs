@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::attempt::compute_line::tests::deployment;
+use crate::attempt::compute_line::tests::endpoint;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -55,7 +55,7 @@ async fn run_of<F: Future<Output: Send> + Send + 'static>(
         counting.add_computed(started.elapsed());
         polled
     });
-    threads.run(deployment(owner, "e"), watch, counted).await.unwrap()
+    threads.run(endpoint(owner, "e"), watch, counted).await.unwrap()
 }
 
 fn is_slow() -> bool {

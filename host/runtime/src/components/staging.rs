@@ -3,8 +3,8 @@
 //! **Bounds.** All uploads together have [`STAGED_BYTES_MAX`] bytes, including uploads that wait
 //! for their compile. Each owner has [a share](SharedBound) of that, and they count in the owner's
 //! share of the disk. A write without room [ends](EndUpload) uploads that no call uses. The reader
-//! of an upload bounds its size. A file is deleted with its
-//! [`StagedFile`], and the next start deletes the files that a process left behind.
+//! of an upload bounds its size. A file is deleted with its [`StagedFile`], and the next start
+//! deletes the files that a process left behind.
 
 use std::fmt;
 use std::fs::{self, File};
