@@ -66,7 +66,7 @@ impl Peaks {
 
     /// An attempt ended, and was charged so many bytes. If it got no memory, the next two windows
     /// of attempts take all that they may have before they begin.
-    pub fn ended(&self, deployment: &Deployment, end: &AttemptEnd, bytes: u64) {
+    pub fn ended<T>(&self, deployment: &Deployment, end: &AttemptEnd<T>, bytes: u64) {
         let all = deployment.endpoint.memory_bytes_max() + SANDBOX_BASE_BYTES;
         let got_none = matches!(end, AttemptEnd::NoMemory);
         self.seen(deployment, if got_none { all } else { bytes });
@@ -150,7 +150,7 @@ mod tests {
             peaks.note(&deployment, MIB, begun + windows * WINDOW);
         }
         assert_eq!(peaks.estimate(&deployment), MIB, "windows end by time too");
-        peaks.ended(&deployment, &AttemptEnd::NoMemory, MIB);
+        peaks.ended(&deployment, &AttemptEnd::<()>::NoMemory, MIB);
         assert_eq!(peaks.estimate(&deployment), 64 * MIB + SANDBOX_BASE_BYTES);
         peaks.note(&deployment, 900 * MIB, begun);
         assert_eq!(

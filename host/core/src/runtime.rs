@@ -219,9 +219,9 @@ impl AttemptKey {
     }
 }
 
-/// One attempt at one job.
+/// One attempt: at a job, or whatever else has the input `I`.
 #[derive(Debug, Clone)]
-pub struct Attempt {
+pub struct Attempt<I = Json> {
     /// Its job, and what tells it from the other attempts at that.
     pub key: AttemptKey,
     /// Which attempt this is; the first is 1.
@@ -229,7 +229,7 @@ pub struct Attempt {
     /// The component to run, with its limits.
     pub deployment: Arc<Deployment>,
     /// The handler's input.
-    pub input: Json,
+    pub input: I,
     /// Object-storage settings for the handler.
     pub s3_config: Option<Arc<S3Config>>,
     /// Its position in a distributed trace: the parent of its requests.
@@ -240,6 +240,26 @@ pub struct Attempt {
     pub deadline: Instant,
     /// Fires when the attempt should stop early: cancelled, deleted, or the host drains.
     pub stop: CancellationToken,
+}
+
+impl<I> Attempt<I> {
+    /// The input, and the rest.
+    pub fn split(self) -> (I, Attempt<()>) {
+        let Self { key, number, deployment, input, s3_config, trace, timeout_ms, deadline, stop } =
+            self;
+        let rest = Attempt {
+            key,
+            number,
+            deployment,
+            input: (),
+            s3_config,
+            trace,
+            timeout_ms,
+            deadline,
+            stop,
+        };
+        (input, rest)
+    }
 }
 
 /// Receives an attempt's side output while it runs.
@@ -379,25 +399,25 @@ impl LogLevel {
 
 /// The end of an attempt, and its usage.
 #[derive(Debug, Clone)]
-pub struct AttemptReport {
+pub struct AttemptReport<T = Json> {
     /// How it ended.
-    pub end: AttemptEnd,
+    pub end: AttemptEnd<T>,
     /// The usage of the attempt.
     pub usage: Usage,
 }
 
 /// Of an attempt without usage: its handler was not called, or nothing is known of it.
-impl From<AttemptEnd> for AttemptReport {
-    fn from(end: AttemptEnd) -> Self {
+impl<T> From<AttemptEnd<T>> for AttemptReport<T> {
+    fn from(end: AttemptEnd<T>) -> Self {
         Self { end, usage: Usage::default() }
     }
 }
 
 /// How an attempt ended.
 #[derive(Debug, Clone)]
-pub enum AttemptEnd {
+pub enum AttemptEnd<T = Json> {
     /// The handler returned this value.
-    Returned(Json),
+    Returned(T),
     /// The handler failed, or reached one of its limits.
     Failed {
         /// The kind of cause.

@@ -40,6 +40,7 @@ use crate::attempt::compute_threads::ComputeThreads;
 use crate::attempt::idle::{Idle, IdleInstance};
 use crate::attempt::instance::Instance;
 use crate::attempt::outcome::ReportExt as _;
+use crate::attempt::work::Work;
 use crate::compile::component::causes;
 use crate::compile::process::Compiler;
 use crate::components::artifacts::{Artifacts, Loaded};
@@ -299,12 +300,12 @@ impl WasmtimeRuntime {
     }
 
     /// The start of an attempt: the reserved instance, or the parts of a new one.
-    async fn start(&self, reserved: Reserved, attempt: &Attempt) -> Result<Start, String> {
+    async fn start(&self, reserved: Reserved, deployment: &Deployment) -> Result<Start, String> {
         match reserved.into_parts() {
             ReservedRoom::Instance(waiting) => Ok(Start::Reused(waiting)),
             ReservedRoom::Permit(permit) => {
-                let loaded = self.loaded(&attempt.deployment).await?;
-                let files = self.disks.files(&attempt.deployment).await?;
+                let loaded = self.loaded(deployment).await?;
+                let files = self.disks.files(deployment).await?;
                 Ok(Start::New(loaded, files, permit))
             }
         }
@@ -333,7 +334,7 @@ impl WasmtimeRuntime {
     fn instance(
         &self,
         start: Start,
-        attempt: Attempt,
+        attempt: Attempt<()>,
         sink: Arc<dyn AttemptSink>,
         watch: Arc<Watch>,
     ) -> wasmtime::Result<Instance> {
@@ -354,6 +355,57 @@ impl WasmtimeRuntime {
                 let state = State::new(attempt, sink, watch, surroundings);
                 Instance::new(loaded, state)
             }
+        }
+    }
+
+    /// Runs an attempt to its end, with the reservation for its deployment.
+    async fn attempt<W: Work>(
+        &self,
+        reservation: Reservation,
+        attempt: Attempt<W>,
+        sink: Arc<dyn AttemptSink>,
+    ) -> AttemptReport<W::Output> {
+        let (work, attempt) = attempt.split();
+        let reserved = match reservation.downcast::<Reserved>() {
+            Ok(reserved) => *reserved,
+            Err(_) => {
+                return AttemptReport::failed("the sandbox was reserved elsewhere".to_owned());
+            }
+        };
+        let watch = Arc::new(Watch::new(attempt.deadline, attempt.stop.clone()));
+        let start = tokio::select! {
+            biased;
+            start = self.start(reserved, &attempt.deployment) => start,
+            // No handler runs yet that could use the grace period.
+            () = attempt.stop.cancelled() => return AttemptReport::halted(Halt::Stopped),
+            () = tokio::time::sleep_until(attempt.deadline.into()) => {
+                return AttemptReport::halted(Halt::Deadline);
+            }
+        };
+        let start = match start {
+            Ok(start) => start,
+            Err(reason) => return AttemptReport::failed(reason),
+        };
+        let (job, endpoint) = (attempt.key.job, attempt.deployment.endpoint.clone());
+        let mut instance = match self.instance(start, attempt, sink, watch.clone()) {
+            Ok(instance) => instance,
+            Err(error) => return AttemptReport::failed(causes(&error)),
+        };
+        let ticking = self.artifacts.engines().ticking();
+        let idle = self.idle.clone();
+        let attempted = async move {
+            let attempted = AssertUnwindSafe(call::run(&mut instance, work)).catch_unwind().await;
+            drop(ticking);
+            match attempted.is_ok().then(|| instance.waits()).flatten() {
+                Some(wait) => idle.put(instance, wait),
+                None => drop(instance),
+            }
+            attempted
+        };
+        match self.threads.run(endpoint, watch, attempted).await {
+            Some(attempted) => attempted.unwrap_or_else(|panic| broken(&*panic, job)),
+            // The host is stopping.
+            None => AttemptReport::halted(Halt::Stopped),
         }
     }
 
@@ -459,47 +511,7 @@ impl Runtime for WasmtimeRuntime {
         attempt: Attempt,
         sink: Arc<dyn AttemptSink>,
     ) -> AttemptReport {
-        let reserved = match reservation.downcast::<Reserved>() {
-            Ok(reserved) => *reserved,
-            Err(_) => {
-                return AttemptReport::failed("the sandbox was reserved elsewhere".to_owned());
-            }
-        };
-        let watch = Arc::new(Watch::new(attempt.deadline, attempt.stop.clone()));
-        let start = tokio::select! {
-            biased;
-            start = self.start(reserved, &attempt) => start,
-            // No handler runs yet that could use the grace period.
-            () = attempt.stop.cancelled() => return AttemptReport::halted(Halt::Stopped),
-            () = tokio::time::sleep_until(attempt.deadline.into()) => {
-                return AttemptReport::halted(Halt::Deadline);
-            }
-        };
-        let start = match start {
-            Ok(start) => start,
-            Err(reason) => return AttemptReport::failed(reason),
-        };
-        let (job, endpoint) = (attempt.key.job, attempt.deployment.endpoint.clone());
-        let mut instance = match self.instance(start, attempt, sink, watch.clone()) {
-            Ok(instance) => instance,
-            Err(error) => return AttemptReport::failed(causes(&error)),
-        };
-        let ticking = self.artifacts.engines().ticking();
-        let idle = self.idle.clone();
-        let attempted = async move {
-            let attempted = AssertUnwindSafe(call::run(&mut instance)).catch_unwind().await;
-            drop(ticking);
-            match attempted.is_ok().then(|| instance.waits()).flatten() {
-                Some(wait) => idle.put(instance, wait),
-                None => drop(instance),
-            }
-            attempted
-        };
-        match self.threads.run(endpoint, watch, attempted).await {
-            Some(attempted) => attempted.unwrap_or_else(|panic| broken(&*panic, job)),
-            // The host is stopping.
-            None => AttemptReport::halted(Halt::Stopped),
-        }
+        self.attempt(reservation, attempt, sink).await
     }
 }
 
@@ -545,7 +557,7 @@ impl Components for WasmtimeRuntime {
 }
 
 /// A panic of the host inside an attempt ends the attempt, not the host.
-fn broken(panic: &(dyn Any + Send), job: JobId) -> AttemptReport {
+fn broken<T>(panic: &(dyn Any + Send), job: JobId) -> AttemptReport<T> {
     let message = panic
         .downcast_ref::<String>()
         .map(String::as_str)

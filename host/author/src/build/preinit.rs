@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gristmill_core::deploy::digest::ComponentDigest;
-use gristmill_core::job::payload::Json;
 use gristmill_core::runtime::{Attempt, AttemptKey};
 use gristmill_runtime::compile::preinit::{TIME_MAX, preinit};
 use tokio_util::sync::CancellationToken;
@@ -25,7 +24,7 @@ pub(super) async fn initialized(project: &Project, component: &[u8]) -> anyhow::
         key: AttemptKey::without_store(),
         number: 1,
         deployment: Arc::new(deployment),
-        input: Json::null(),
+        input: (),
         s3_config: None,
         trace: None,
         timeout_ms: u64::try_from(TIME_MAX.as_millis()).unwrap_or(u64::MAX),

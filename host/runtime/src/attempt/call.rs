@@ -11,12 +11,13 @@ use gristmill_core::runtime::{AttemptReport, Usage};
 use crate::attempt::instance::Instance;
 use crate::attempt::outcome::{CallEnd, attempt_end};
 use crate::attempt::stack::stack;
+use crate::attempt::work::Work;
 use crate::sandbox::charge::SETTLES_AFTER;
 use crate::sandbox::deadline::{Halt, Watch};
 
 /// Runs the attempt of an instance to its end. Dropping the future stops the handler and frees its
 /// state.
-pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
+pub(crate) async fn run<W: Work>(instance: &mut Instance, work: W) -> AttemptReport<W::Output> {
     let started = Instant::now();
     let state = instance.state();
     let (watch, log) = (state.watch.clone(), state.log.clone());
@@ -24,12 +25,12 @@ pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
     let deployment = state.attempt.deployment.clone();
     let settles = async {
         tokio::time::sleep(SETTLES_AFTER).await;
-        account.seen(&deployment, charge.peak(), None);
+        account.seen(&deployment, charge.peak());
         charge.settle();
         std::future::pending::<Infallible>().await
     };
     let mut ready = None;
-    let call = Box::pin(instance.handle(&mut ready));
+    let call = Box::pin(work.call(instance, &mut ready));
     let call = Timed { watch: &watch, call, is_polled: false };
     let ended = tokio::select! {
         biased;
@@ -67,8 +68,8 @@ pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
         chunks: state.chunks,
         log_lines_dropped,
     };
-    let end = attempt_end(ended, state);
-    account.seen(&deployment, charge.peak(), Some(&end));
+    let end = attempt_end::<W>(ended, state);
+    account.ended(&deployment, &end, charge.peak());
     AttemptReport { end, usage }
 }
 

@@ -5,16 +5,15 @@
 //! stopped runs no further job.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gristmill_core::deploy::endpoint::{Deployment, Metering};
-use gristmill_core::job::payload::Json;
 use gristmill_core::runtime::{Attempt, AttemptSink};
+use wasmtime::component::Instance as Started;
 use wasmtime::{Result, Store};
 
-use crate::bindings::Handler;
-use crate::bindings::exports::gristmill::handler::run::{Error, Job};
 use crate::bindings::gristmill::handler::types::Failure;
+use crate::compile::component::Prepared;
 use crate::components::artifacts::Loaded;
 use crate::sandbox::charge::Charge;
 use crate::sandbox::deadline::Watch;
@@ -42,8 +41,9 @@ fn environment_bytes(deployment: &Deployment) -> u64 {
 pub(crate) struct Instance {
     store: Store<State>,
     loaded: Arc<Loaded>,
-    handler: Option<Handler>,
-    jobs: u32,
+    /// Empty before its first call, during each call, and after a call that did not return.
+    started: Option<Started>,
+    calls: u32,
     /// Dropped after the store, so that its memory and its slot of the pool are free by then.
     charge: Arc<Charge>,
 }
@@ -56,7 +56,7 @@ impl Instance {
     pub(crate) fn new(loaded: Arc<Loaded>, state: State) -> Result<Self> {
         let charge = state.charge.clone();
         let store = store(&loaded.engine.engine, state)?;
-        let mut instance = Self { store, loaded, handler: None, jobs: 0, charge };
+        let mut instance = Self { store, loaded, started: None, calls: 0, charge };
         if instance.counts_fuel() {
             instance.store.fuel_async_yield_interval(Some(FUEL_COUNTED_EACH))?;
         }
@@ -70,7 +70,7 @@ impl Instance {
     /// An error of the engine if it does not count fuel, which no known case causes.
     pub(crate) fn begin(
         &mut self,
-        attempt: Attempt,
+        attempt: Attempt<()>,
         sink: Arc<dyn AttemptSink>,
         watch: Arc<Watch>,
     ) -> Result<()> {
@@ -91,51 +91,45 @@ impl Instance {
         self.loaded.engine.kind.metering == Metering::Fuel
     }
 
-    /// Runs the job of its attempt; sets `ready` once the handler can begin.
+    /// Begins a call with an input of so many bytes: charges it, and the environment of a new
+    /// instance.
     ///
     /// # Errors
-    /// A trap, a limit or an exit.
-    pub(crate) async fn handle(
-        &mut self,
-        ready: &mut Option<Instant>,
-    ) -> Result<Result<String, Error>> {
-        self.jobs += 1;
+    /// There is no memory for them.
+    pub(crate) async fn charge_start(&mut self, input_bytes: u64) -> Result<()> {
+        self.calls += 1;
         let state = self.store.data_mut();
-        let input_bytes = state.attempt.input.len() as u64;
-        let environment_bytes = match self.handler {
+        let environment_bytes = match self.started {
             Some(_) => 0,
             None => environment_bytes(&state.attempt.deployment),
         };
-        state.charge_more(input_bytes + environment_bytes).await?;
-        // The handler gets a text of its own; the host's value ends here.
-        let input = std::mem::replace(&mut state.attempt.input, Json::null());
-        let job = Job { id: state.attempt.key.job.to_string(), input: input.as_str().to_owned() };
-        drop(input);
-        let handler = match self.handler.take() {
-            Some(handler) => handler,
-            None => match self.start().await? {
-                Ok(handler) => handler,
-                Err(failure) => return Ok(Err(Error::Failed(failure))),
-            },
-        };
-        *ready = Some(Instant::now());
-        let handled = handler.gristmill_handler_run().call_handle(&mut self.store, &job).await?;
-        self.charge.subtract(input_bytes);
-        // Only for a handler that returned: any other is not called again.
-        self.handler = Some(handler);
-        Ok(handled)
+        state.charge_more(input_bytes + environment_bytes).await
     }
 
-    /// Instantiates and initialises the handler.
-    async fn start(&mut self) -> Result<Result<Handler, Failure>> {
-        let component = &self.loaded.component;
-        match component.start(&mut self.store).await? {
-            Ok(instance) => Ok(Ok(component.indices.load(&mut self.store, &instance)?)),
-            Err(reason) => Ok(Err(Failure {
-                message: format!("the handler could not be initialized: {reason}"),
-                details: None,
-            })),
+    /// The instance, which is made and initialised for the first call. Each call
+    /// [returns](Self::returned) it.
+    ///
+    /// # Errors
+    /// A trap, a limit or an exit.
+    pub(crate) async fn start(&mut self) -> Result<std::result::Result<Started, Failure>> {
+        if let Some(started) = self.started.take() {
+            return Ok(Ok(started));
         }
+        Ok(self.loaded.component.start(&mut self.store).await?.map_err(|reason| Failure {
+            message: format!("the handler could not be initialized: {reason}"),
+            details: None,
+        }))
+    }
+
+    /// Ends a call whose handler has returned. The instance of any other is not called again.
+    pub(crate) fn returned(&mut self, started: Started, input_bytes: u64) {
+        self.charge.subtract(input_bytes);
+        self.started = Some(started);
+    }
+
+    /// Its store, and its component with the indices of the exports.
+    pub(crate) fn parts(&mut self) -> (&mut Store<State>, &Prepared) {
+        (&mut self.store, &self.loaded.component)
     }
 
     /// How long it waits for another job after this one; `None`: it ends.
@@ -143,9 +137,9 @@ impl Instance {
         let state = self.store.data();
         let kept_max = state.limiter.memory_bytes_max() / KEPT_MEMORY_PART;
         let is_fit =
-            self.handler.is_some() && !state.retired && state.limiter.memory_bytes() <= kept_max;
+            self.started.is_some() && !state.retired && state.limiter.memory_bytes() <= kept_max;
         let endpoint = &state.attempt.deployment.endpoint;
-        is_fit.then(|| endpoint.reuse_wait(self.jobs)).flatten()
+        is_fit.then(|| endpoint.reuse_wait(self.calls)).flatten()
     }
 
     /// Drops the state of the ended attempt, and what it was charged beyond what the instance has.

@@ -1,9 +1,11 @@
-//! One attempt of a job: its instance, its call, and its end.
+//! One attempt: its instance, its call, and its end.
 
 pub(crate) mod call;
 pub(crate) mod compute_line;
 pub(crate) mod compute_threads;
 pub(crate) mod idle;
 pub(crate) mod instance;
+pub(crate) mod job;
 pub(crate) mod outcome;
 pub(crate) mod stack;
+pub(crate) mod work;

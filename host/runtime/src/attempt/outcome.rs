@@ -1,13 +1,12 @@
-//! The end of an attempt in one sentence for the job's submitter.
+//! The end of an attempt in one sentence for its caller.
 
-use gristmill_core::job::payload::Json;
 use gristmill_core::limits::{ERROR_BYTES_MAX, OUTPUT_BYTES_MAX};
 use gristmill_core::runtime::{AttemptEnd, AttemptReport, FailureReason};
 use wasmtime::component::ResourceTableError;
 use wasmtime::{PoolConcurrencyLimitError, Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
-use crate::bindings::exports::gristmill::handler::run::Error;
+use crate::attempt::work::Work;
 use crate::bindings::gristmill::handler::types::Failure;
 use crate::compile::component::causes;
 use crate::disk::Files;
@@ -18,9 +17,9 @@ use crate::sandbox::state::{HANDLES_MAX, HOST_CALL_BYTES_MAX, State};
 
 /// How the call of a handler ended.
 #[derive(Debug)]
-pub(crate) enum CallEnd {
+pub(crate) enum CallEnd<R> {
     /// It returned.
-    Returned(Result<String, Error>),
+    Returned(R),
     /// It trapped, reached a limit, or exited.
     Trapped(wasmtime::Error),
     /// It was stopped between two turns, or while it waited.
@@ -35,7 +34,7 @@ pub(crate) trait ReportExt {
     fn halted(halt: Halt) -> Self;
 }
 
-impl ReportExt for AttemptReport {
+impl<T> ReportExt for AttemptReport<T> {
     fn failed(error: String) -> Self {
         AttemptEnd::Failed { reason: FailureReason::Host, error }.into()
     }
@@ -46,8 +45,10 @@ impl ReportExt for AttemptReport {
 }
 
 /// The end of an attempt, from the end of its call.
-pub(crate) fn attempt_end(end: CallEnd, state: &State) -> AttemptEnd {
-    let is_stopping = state.watch.is_stopping();
+pub(crate) fn attempt_end<W: Work>(
+    end: CallEnd<W::Returned>,
+    state: &State,
+) -> AttemptEnd<W::Output> {
     match end {
         CallEnd::Halted(halt) => halted(halt),
         CallEnd::Trapped(error)
@@ -57,35 +58,23 @@ pub(crate) fn attempt_end(end: CallEnd, state: &State) -> AttemptEnd {
         }
         CallEnd::Trapped(error) => match (error.downcast_ref::<Trap>(), state.watch.halt()) {
             (Some(Trap::Interrupt), Some(halt)) => halted(halt),
-            _ if is_stopping => AttemptEnd::Stopped,
+            _ if state.watch.is_stopping() => AttemptEnd::Stopped,
             _ => failed(trapped(&error, state)),
         },
-        // Even after a stop: the work is done, and the caller that stopped it decides.
-        CallEnd::Returned(Ok(output)) => returned(output),
-        // An error after a stop is most likely its effect, and irrelevant for the job.
-        CallEnd::Returned(Err(_)) if is_stopping => AttemptEnd::Stopped,
-        CallEnd::Returned(Err(error)) => failed(handler_error(error, state)),
+        CallEnd::Returned(returned) => W::end(returned, state),
     }
 }
 
 /// A reason with its sentence.
-type Cause = (FailureReason, String);
+pub(crate) type Cause = (FailureReason, String);
 
-fn handler_error(error: Error, state: &State) -> Cause {
-    match error {
-        Error::InvalidInput(failure) => {
-            (FailureReason::InvalidInput, format!("invalid input: {}", sentence(failure)))
-        }
-        // A handler that caught a failed allocation does not know the cause; nor does a handler
-        // whose write failed, since its C library hides the reason.
-        Error::Failed(failure) => match memory_limit(state).or_else(|| space_limit(state)) {
-            Some((reason, limit)) => (reason, format!("{} ({limit})", sentence(failure))),
-            None => (FailureReason::Handler, sentence(failure)),
-        },
-        Error::Cancelled => {
-            let error = "the handler reported a cancellation, but the job was not cancelled";
-            (FailureReason::Handler, error.to_owned())
-        }
+/// The cause of a failure that the handler has reported.
+pub(crate) fn reported(failure: Failure, state: &State) -> Cause {
+    // A handler that caught a failed allocation does not know the cause; nor does a handler whose
+    // write failed, since its C library hides the reason.
+    match memory_limit(state).or_else(|| space_limit(state)) {
+        Some((reason, limit)) => (reason, format!("{} ({limit})", sentence(failure))),
+        None => (FailureReason::Handler, sentence(failure)),
     }
 }
 
@@ -104,32 +93,19 @@ fn space_limit(state: &State) -> Option<Cause> {
     was_full.then(|| (FailureReason::NoSpace, error()))
 }
 
-fn halted(halt: Halt) -> AttemptEnd {
+fn halted<T>(halt: Halt) -> AttemptEnd<T> {
     match halt {
         Halt::Deadline => AttemptEnd::DeadlineReached,
         Halt::Stopped => AttemptEnd::Stopped,
     }
 }
 
-fn returned(output: String) -> AttemptEnd {
-    let bytes = output.len();
-    let reason = FailureReason::InvalidOutput;
-    if bytes > OUTPUT_BYTES_MAX {
-        let error = format!("output is {bytes} bytes, limit: {OUTPUT_BYTES_MAX} bytes");
-        return failed((reason, error));
-    }
-    match Json::parse(output) {
-        Ok(output) => AttemptEnd::Returned(output),
-        Err(error) => failed((reason, format!("handler returned invalid JSON: {error}"))),
-    }
-}
-
-fn failed((reason, mut error): Cause) -> AttemptEnd {
+pub(crate) fn failed<T>((reason, mut error): Cause) -> AttemptEnd<T> {
     error.truncate(error.floor_char_boundary(ERROR_BYTES_MAX));
     AttemptEnd::Failed { reason, error }
 }
 
-fn sentence(failure: Failure) -> String {
+pub(crate) fn sentence(failure: Failure) -> String {
     match failure.details {
         Some(details) => format!("{} (details: {details})", failure.message),
         None => failure.message,
@@ -240,7 +216,7 @@ mod tests {
         let failure = Failure { message: "no flour".to_owned(), details };
         assert_eq!(sentence(failure), "no flour (details: {\"a\":1})");
         let long = (FailureReason::Handler, "é".repeat(ERROR_BYTES_MAX));
-        let AttemptEnd::Failed { error, .. } = failed(long) else { panic!() };
+        let AttemptEnd::Failed { error, .. } = failed::<()>(long) else { panic!() };
         assert_eq!(error.len(), ERROR_BYTES_MAX);
     }
 

@@ -53,14 +53,13 @@ pub enum PreinitError {
     Rewrite(String),
 }
 
-/// The component with the results of its `init`. The attempt determines the surroundings of `init`;
-/// its input is not used.
+/// The component with the results of its `init`. The attempt determines the surroundings of `init`.
 ///
 /// # Errors
 /// [`PreinitError`].
 pub async fn preinit(
     component: &[u8],
-    attempt: Attempt,
+    attempt: Attempt<()>,
     sink: Arc<dyn AttemptSink>,
 ) -> Result<Vec<u8>, PreinitError> {
     // For its error messages, which the rewriter does not have.
@@ -174,7 +173,7 @@ mod tests {
 
     async fn preinit_of(component: &[u8]) -> Result<Vec<u8>, PreinitError> {
         let runtime = TestRuntime::open();
-        let any = Run::of(&runtime.add(guest(SHOW)).await).attempt();
+        let (_, any) = Run::of(&runtime.add(guest(SHOW)).await).attempt().split();
         preinit(component, any, Arc::new(RecordingSink::default())).await
     }
 

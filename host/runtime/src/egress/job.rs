@@ -49,7 +49,11 @@ pub(crate) struct JobEgress {
 }
 
 impl JobEgress {
-    pub(crate) fn new(egress: Arc<Egress>, attempt: &Attempt, sink: Arc<dyn AttemptSink>) -> Self {
+    pub(crate) fn new(
+        egress: Arc<Egress>,
+        attempt: &Attempt<()>,
+        sink: Arc<dyn AttemptSink>,
+    ) -> Self {
         Self {
             egress,
             sink,
@@ -62,7 +66,7 @@ impl JobEgress {
     }
 
     /// Begins the next attempt of the same instance.
-    pub(crate) fn begin(&mut self, attempt: &Attempt, sink: Arc<dyn AttemptSink>) {
+    pub(crate) fn begin(&mut self, attempt: &Attempt<()>, sink: Arc<dyn AttemptSink>) {
         self.end(sink);
         self.calls = Arc::default();
         self.deadline = attempt.deadline;

@@ -96,7 +96,7 @@ async fn job_of(owner: &OwnerId, allowed: &[String], private: &[String]) -> Stat
     };
     run.endpoint.owner = owner.clone();
     run.endpoint.settings.allowed_hosts = hosts(allowed);
-    let attempt = run.attempt();
+    let (_, attempt) = run.attempt().split();
     let watch = Arc::new(Watch::new(attempt.deadline, attempt.stop.clone()));
     State::new(
         attempt,

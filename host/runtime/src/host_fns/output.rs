@@ -76,7 +76,7 @@ mod tests {
     #[tokio::test]
     async fn an_emit_counts_more_than_its_bytes() {
         let run = Run::of(&TestRuntime::open().add(guest("unreachable")).await);
-        let attempt = run.attempt();
+        let (_, attempt) = run.attempt().split();
         let watch = Arc::new(Watch::new(attempt.deadline, attempt.stop.clone()));
         let mut state = State::new(attempt, run.sink, watch, Surroundings::alone(Egress::plain()));
         state.emitted_bytes = EMIT_TOTAL_BYTES_MAX - 3 * (1 + EMIT_OVERHEAD_BYTES);

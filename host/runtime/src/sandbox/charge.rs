@@ -41,12 +41,19 @@ impl Account {
         Self { peaks: Peaks::default(), growths, reserves: Reserves::default() }
     }
 
-    /// An attempt has been charged so many bytes; `end` is its end, if it has ended.
-    pub(crate) fn seen(&self, deployment: &Deployment, bytes: u64, end: Option<&AttemptEnd>) {
-        match end {
-            Some(end) => self.peaks.ended(deployment, end, bytes),
-            None => self.peaks.seen(deployment, bytes),
-        }
+    /// An attempt has been charged so many bytes so far.
+    pub(crate) fn seen(&self, deployment: &Deployment, bytes: u64) {
+        self.peaks.seen(deployment, bytes);
+        self.resize_reserve(deployment);
+    }
+
+    /// An attempt has ended so, and was charged so many bytes.
+    pub(crate) fn ended<T>(&self, deployment: &Deployment, end: &AttemptEnd<T>, bytes: u64) {
+        self.peaks.ended(deployment, end, bytes);
+        self.resize_reserve(deployment);
+    }
+
+    fn resize_reserve(&self, deployment: &Deployment) {
         if deployment.endpoint.settings.workers_min > 0 {
             let estimate = self.peaks.estimate(deployment).min(self.growths.bytes_max());
             self.reserves.resize(&deployment.endpoint.id, estimate);

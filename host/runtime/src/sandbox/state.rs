@@ -73,7 +73,7 @@ impl Surroundings {
 
 /// The host's state of one instance, and of its present attempt.
 pub(crate) struct State {
-    pub(crate) attempt: Attempt,
+    pub(crate) attempt: Attempt<()>,
     pub(crate) sink: Arc<dyn AttemptSink>,
     pub(crate) log: Arc<AttemptLog>,
     pub(crate) watch: Arc<Watch>,
@@ -101,7 +101,7 @@ pub(crate) struct State {
 impl State {
     /// The state of an attempt that is about to start.
     pub(crate) fn new(
-        attempt: Attempt,
+        attempt: Attempt<()>,
         sink: Arc<dyn AttemptSink>,
         watch: Arc<Watch>,
         surroundings: Surroundings,
@@ -147,7 +147,7 @@ impl State {
     /// Prepares the next attempt of the same instance.
     pub(crate) fn begin(
         &mut self,
-        attempt: Attempt,
+        attempt: Attempt<()>,
         sink: Arc<dyn AttemptSink>,
         watch: Arc<Watch>,
     ) {
@@ -174,7 +174,6 @@ impl State {
         }
         self.log.begin(no_sink.clone());
         self.sink = no_sink;
-        self.attempt.input = Json::null();
         self.attempt.s3_config = None;
         self.attempt.trace = None;
     }
@@ -261,7 +260,7 @@ impl Watched for State {
 fn used<'a>(
     egress: &'a mut Option<JobEgress>,
     network: &Arc<Egress>,
-    attempt: &Attempt,
+    attempt: &Attempt<()>,
     sink: &Arc<dyn AttemptSink>,
 ) -> &'a mut JobEgress {
     egress.get_or_insert_with(|| JobEgress::new(network.clone(), attempt, sink.clone()))
@@ -271,7 +270,7 @@ fn used<'a>(
 /// output streams that become its log. Sockets and name lookup are linked, since some languages
 /// always import them, and all their calls are refused. Files are served by `disk`, not by
 /// wasmtime.
-fn wasi(attempt: &Attempt, log: &Arc<AttemptLog>) -> WasiCtx {
+fn wasi(attempt: &Attempt<()>, log: &Arc<AttemptLog>) -> WasiCtx {
     let mut wasi = WasiCtxBuilder::new();
     wasi.stdin(ClosedInputStream)
         .stdout(LogStream { stream: StdStream::Out, log: log.clone() })
