@@ -47,6 +47,11 @@ pub fn fetch() -> PathBuf {
     component("fetch")
 }
 
+/// Handles HTTP requests as their paths say; see its README.
+pub fn http_playground() -> PathBuf {
+    component("http-playground")
+}
+
 fn component(name: &str) -> PathBuf {
     let path = PathBuf::from(env!("GRISTMILL_GUESTS_DIR")).join(name).with_extension("wasm");
     assert!(

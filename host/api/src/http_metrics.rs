@@ -13,14 +13,15 @@ use gristmill_core::metrics::instruments::{Counter, DurationTotals, Durations};
 use hashbrown::HashMap;
 
 /// The paths without a documentation of their own: those of the registry, which its specification
-/// describes, and of the console.
-const UNDOCUMENTED: [(&str, &str); 6] = [
+/// describes, of the console, and of handlers of HTTP.
+const UNDOCUMENTED: [(&str, &str); 7] = [
     ("/v2", "registry"),
     ("/v2/{name}/blobs", "registry"),
     ("/v2/{name}/manifests", "registry"),
     ("/v2/{name}/tags", "registry"),
     ("/v2/{name}/referrers", "registry"),
     ("/console", "console"),
+    ("/http", "http"),
 ];
 
 /// Stands for all paths without a route.
@@ -184,6 +185,7 @@ mod tests {
             ("/v1/endpoints/e/logs", "endpoints"),
             ("/v1", "other"),
             ("/console", "console"),
+            ("/http", "http"),
             ("/console/assets/a.js", "console"),
             ("/openapi.json", "openapi"),
             ("/v1/openapi.json", "openapi"),

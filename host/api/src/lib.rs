@@ -3,7 +3,8 @@
 //!
 //! A call passes `request` (its head and path), `identity` (its key, its owner and its permission)
 //! and `limits`, then the route in `queue`, `management`, `registry` or `console`, which reads its
-//! body with `request`; `answer` and `event_stream` have the forms that all of them share.
+//! body with `request`; a call below `/http` goes to `http_endpoints` instead of a route. `answer`
+//! and `event_stream` have the forms that all of them share.
 //!
 //! Each module knows only those before it: `answer`, `limits`, `request`, `event_stream`, `state`,
 //! `identity`, `openapi`, the routes, `router`.
@@ -22,6 +23,7 @@ mod console;
 mod event_stream;
 mod fallback;
 mod host_facts;
+mod http_endpoints;
 mod http_metrics;
 mod identity;
 mod limits;

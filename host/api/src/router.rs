@@ -26,6 +26,7 @@ use utoipa_axum::routes;
 use crate::answer::browser_headers::with_security_headers;
 use crate::answer::error::{ApiError, ErrorCode};
 use crate::fallback;
+use crate::http_endpoints::{Door, Target};
 use crate::http_metrics::HttpMetrics;
 use crate::identity::admission::AdmissionLayer;
 use crate::identity::caller::{Anyone, Guarded, scope_of};
@@ -55,6 +56,8 @@ pub struct Api {
     keys: Keys,
     http: Arc<HttpMetrics>,
     callers: Callers,
+    /// Of a listener for clients.
+    door: Option<Door>,
 }
 
 /// The callers of a listener.
@@ -77,6 +80,7 @@ impl Api {
             )
             .split_for_parts();
         let (keys, http) = (state.control.keys.clone(), state.http.clone());
+        let door = Some(Door::new(state.clone()));
         http.name_routes(document.paths.paths.keys().map(String::as_str));
         let document = openapi::finish(document, &state.compatibility.brand);
         let document = get(openapi::get).layer(Extension(document));
@@ -88,7 +92,7 @@ impl Api {
             .method_not_allowed_fallback(fallback::method_not_allowed)
             .fallback(unknown_route)
             .with_state(Guarded::new(state));
-        Self { routes, keys, http, callers: Callers::Clients }
+        Self { routes, keys, http, callers: Callers::Clients, door }
     }
 
     /// The routes of a listener that only collectors and supervisors reach: `/metrics`, `/livez`
@@ -103,7 +107,7 @@ impl Api {
                 .into_response()
         });
         let callers = Callers::Collectors { is_loopback };
-        Self { routes: routes.with_state(state), keys, http, callers }
+        Self { routes: routes.with_state(state), keys, http, callers, door: None }
     }
 
     /// Answers a call. Answers that may be counted have their [owner](gristmill_edge::AnswerOwner)
@@ -117,8 +121,10 @@ impl Api {
     {
         let (http, begun) = (self.http, Instant::now());
         let route = http.route_of(request.uri().path());
+        let door = self.door.filter(|_| Target::of(request.uri().path()).is_some());
+        let query = request.uri().query().filter(|_| door.is_none());
         let refused = head::check(&request)
-            .and_then(|()| query::check_utf8(request.uri().query().unwrap_or_default()))
+            .and_then(|()| query::check_utf8(query.unwrap_or_default()))
             .and_then(|()| access::check(self.keys.access(), &request))
             .and_then(|()| match self.callers {
                 Callers::Clients => Ok(()),
@@ -127,7 +133,11 @@ impl Api {
                 }
             })
             .err();
-        let answer = Self::make_answer(self.routes, self.keys, request, refused, origin).await;
+        let answer = match door {
+            // Boxed, so that the future of other calls stays small.
+            Some(door) => door.answer(request, refused, origin).boxed().await,
+            None => Self::make_answer(self.routes, self.keys, request, refused, origin).await,
+        };
         http.record(route, answer.status(), begun.elapsed());
         answer
     }

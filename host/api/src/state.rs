@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use gristmill_control::Control;
 use gristmill_core::access::secrets::SecretsStore;
+use gristmill_core::http_calls::HttpCalls;
 use gristmill_core::jobs::operations::Jobs;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::time::Clock;
@@ -34,6 +35,7 @@ pub struct ApiState(Arc<SharedState>);
 pub struct SharedState {
     pub(crate) control: Control,
     pub(crate) jobs: Arc<Jobs>,
+    pub(crate) http_calls: Arc<dyn HttpCalls>,
     pub(crate) disk_space: Arc<DiskSpaceGauge>,
     pub(crate) secrets: Arc<dyn SecretsStore>,
     pub(crate) receivers: Arc<dyn WebhookReceivers>,
@@ -75,6 +77,8 @@ pub struct ApiParts {
     pub control: Control,
     /// The jobs.
     pub jobs: Arc<Jobs>,
+    /// Has HTTP requests answered.
+    pub http_calls: Arc<dyn HttpCalls>,
     /// The free space of the disk.
     pub disk_space: Arc<DiskSpaceGauge>,
     /// The store, for the key of its secrets.
@@ -98,13 +102,14 @@ pub struct ApiParts {
 impl ApiState {
     /// Combines the parts.
     pub fn new(parts: ApiParts) -> Self {
-        let ApiParts { clock, control, jobs, disk_space, secrets, receivers, .. } = parts;
-        let ApiParts { tracer, facts, certificate, limits, compatibility, .. } = parts;
+        let ApiParts { clock, control, jobs, http_calls, disk_space, secrets, .. } = parts;
+        let ApiParts { receivers, tracer, facts, certificate, limits, compatibility, .. } = parts;
         let calls_max = u64::from(parts.connections_max).saturating_mul(CALLS_OF_CONNECTION);
         let started = Started { at: clock.now(), elapsed: clock.elapsed() };
         Self(Arc::new(SharedState {
             control,
             jobs,
+            http_calls,
             disk_space,
             secrets,
             receivers,

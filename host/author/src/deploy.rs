@@ -9,14 +9,16 @@ use bytes::Bytes;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gristmill_client::wire::id::{EndpointId, TemplateId};
-use gristmill_client::wire::management::{EndpointInput, Handler, TemplateInput};
+use gristmill_client::wire::management::{EndpointInput, EndpointType, Handler, TemplateInput};
 use gristmill_client::{Client, Deployed, DeployedEndpoint};
 use gristmill_commands::arguments::parse;
 use gristmill_commands::arguments::{ConnectionArgs, EndpointOptions, given};
 use gristmill_commands::calls::upload;
 use gristmill_commands::output;
+use gristmill_core::deploy::handler_kind::HandlerKind;
 use gristmill_core::job::payload::Json;
 use gristmill_json_schema::{Budget, InputSchema};
+use gristmill_runtime::compile::handler_kinds::handler_kinds;
 use gristmill_runtime::compile::input_schema::input_schema;
 use gristmill_samples::Sample;
 use serde_json::json;
@@ -33,7 +35,7 @@ const WRONG_COMMAND_LINE: u8 = 2;
 /// The default tag of a handler.
 const DEFAULT_TAG: &str = "latest";
 
-/// The operations whose URLs are printed: name, method, and path below the endpoint.
+/// The operations on jobs whose URLs are printed: name, method, and path below the endpoint.
 const OPERATIONS: [(&str, &str, &[&str]); 8] = [
     ("run", "POST", &["run"]),
     ("runsync", "POST", &["runsync"]),
@@ -149,6 +151,9 @@ impl Deployable {
     /// upload, nothing that runs has changed then.
     pub(crate) async fn put(self, client: &Client) -> anyhow::Result<(Handler, DeployedEndpoint)> {
         let Self { name, tag, component, template, endpoint } = self;
+        // A component with both handles jobs, unless its endpoint exists with the other type.
+        let is_http = handler_kinds(&component) == [HandlerKind::Http];
+        let kind = is_http.then_some(EndpointType::LoadBalancer);
         let image = format!("{name}:{tag}");
         let template = TemplateInput {
             image_name: Some(image.clone()),
@@ -156,7 +161,7 @@ impl Deployable {
             ..template
         };
         let id = TemplateId::new(name.as_str())?;
-        let endpoint = EndpointInput { template_id: Some(id.clone()), ..endpoint };
+        let endpoint = EndpointInput { template_id: Some(id.clone()), kind, ..endpoint };
         let is_new = client.check_template(&id, &template).await? == Deployed::Created;
         if is_new {
             // The check of the endpoint needs the template, and nothing runs with a new one.
@@ -260,17 +265,36 @@ pub async fn deploy(args: DeployArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whether a handler takes HTTP requests only.
+fn is_http(handler: &Handler) -> bool {
+    !HandlerKind::Jobs.is_among(&handler.exports) && HandlerKind::Http.is_among(&handler.exports)
+}
+
+/// The operations of an endpoint that runs this handler: name, method, and URL.
+fn urls(
+    client: &Client,
+    name: &EndpointId,
+    handler: &Handler,
+) -> Vec<(&'static str, &'static str, String)> {
+    if is_http(handler) {
+        let (own, health) = (client.http_url(name), client.queue_url(name, &["health"]));
+        return vec![("http", "any", own.into()), ("health", "GET", health.into())];
+    }
+    let of_queue = |(operation, method, path): (_, _, &[&str])| {
+        (operation, method, client.queue_url(name, path).into())
+    };
+    OPERATIONS.map(of_queue).into()
+}
+
 fn report(
     client: &Client,
     name: &EndpointId,
     upload: &Handler,
     deployed: &DeployedEndpoint,
 ) -> serde_json::Value {
-    let urls: serde_json::Map<_, _> = OPERATIONS
-        .iter()
-        .map(|(operation, _, path)| {
-            ((*operation).to_owned(), client.queue_url(name, path).as_str().into())
-        })
+    let urls: serde_json::Map<_, _> = urls(client, name, upload)
+        .into_iter()
+        .map(|(operation, _, url)| (operation.to_owned(), url.into()))
         .collect();
     let mut report = json!({
         "endpoint": name,
@@ -311,18 +335,22 @@ fn show(
         output::size(upload.size_in_bytes),
         upload.sha256.get(..12).unwrap_or(&upload.sha256),
     ));
-    for (operation, method, path) in OPERATIONS {
-        output::result(format_args!(
-            "{operation:<11}  {method:<4}  {}",
-            client.queue_url(name, path)
-        ))?;
+    for (operation, method, url) in urls(client, name, upload) {
+        output::result(format_args!("{operation:<11}  {method:<4}  {url}"))?;
     }
     if let DeployedEndpoint::Created { webhook_secret } = deployed {
         output::note(format_args!(
             "\nits webhooks are signed with the secret {webhook_secret}, which is not shown again"
         ));
     }
-    output::note(format_args!("\ntry it:\n  gristmill submit {name} --input {input} --wait"));
+    let first = match is_http(upload) {
+        true => {
+            let url = client.http_url(name);
+            format!("curl -H \"Authorization: Bearer $GRISTMILL_API_KEY\" {url}")
+        }
+        false => format!("gristmill submit {name} --input {input} --wait"),
+    };
+    output::note(format_args!("\ntry it:\n  {first}"));
     Ok(())
 }
 

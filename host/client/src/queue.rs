@@ -38,6 +38,11 @@ impl Client {
         self.url(&[&[MOUNT, endpoint.as_str()], operation].concat())
     }
 
+    /// The URL below which the handler of an endpoint answers HTTP requests.
+    pub fn http_url(&self, endpoint: &EndpointId) -> Url {
+        self.url(&["http", endpoint.as_str(), ""])
+    }
+
     /// Submits a job. The answer comes once the job is on stable storage.
     ///
     /// With a `key` of the caller's choice, at most 255 printable characters, the host makes one

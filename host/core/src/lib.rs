@@ -24,6 +24,8 @@ mod catalog_tests;
 pub mod deploy;
 pub mod depot;
 pub mod hex;
+pub mod http_call;
+pub mod http_calls;
 pub mod id;
 pub mod incarnation;
 pub mod job;

@@ -17,6 +17,7 @@ use crate::catalog::Component;
 use crate::deploy::digest::ComponentDigest;
 use crate::deploy::endpoint::Deployment;
 use crate::deploy::volume_files::VolumeFiles;
+use crate::http_call::HttpCall;
 use crate::id::{
     EndpointId, JobId, OwnerId, ShardId, SubmissionKind, TemplateId, VolumeId, WorkerId,
 };
@@ -103,6 +104,15 @@ pub trait Runtime: Send + Sync + std::fmt::Debug {
         attempt: Attempt,
         sink: Arc<dyn AttemptSink>,
     ) -> AttemptReport;
+
+    /// The same for an HTTP request. It ends when the handler has returned, which may be before or
+    /// after the end of the answer's body.
+    async fn serve(
+        &self,
+        reservation: Reservation,
+        attempt: Attempt<HttpCall>,
+        sink: Arc<dyn AttemptSink>,
+    ) -> AttemptReport<()>;
 }
 
 /// One sentence that says why a deployment cannot run here. A repetition is safe, and succeeds once

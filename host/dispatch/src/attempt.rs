@@ -212,7 +212,7 @@ async fn perform(
     }
 }
 
-fn measured(usage: &Usage) -> AttemptValues {
+pub(crate) fn measured(usage: &Usage) -> AttemptValues {
     let Usage { run_us, cpu_us, sent_bytes, received_bytes, chunks, log_lines_dropped, .. } =
         *usage;
     let start_us = usage.instantiate_us;

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use gristmill_core::catalog::Catalog;
-use gristmill_core::deploy::endpoint::{Deployment, Scaler};
+use gristmill_core::deploy::endpoint::{Deployment, EndpointType, Scaler};
+use gristmill_core::http_call::HttpBody;
+use gristmill_core::http_calls::{HttpCalls, NoAnswer, WantedAnswer};
 use gristmill_core::id::EndpointId;
 use gristmill_core::job::record::Demand;
 use gristmill_core::logs::Logs;
@@ -15,12 +18,14 @@ use gristmill_core::time::Clock;
 use gristmill_core::trace::Tracer;
 use gristmill_core::workers::{Worker, WorkerCounts, Workers};
 use hashbrown::HashMap;
+use http::Response;
 use parking_lot::RwLock;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
+use crate::http_calls::call;
 use crate::shared::Shared;
 use crate::shortage::sentence;
 use crate::workers::{EndpointWorkers, Event, Left, Starter};
@@ -190,6 +195,18 @@ impl QueueListener for Dispatcher {
     }
 }
 
+#[async_trait]
+impl HttpCalls for Dispatcher {
+    async fn call(&self, wanted: WantedAnswer) -> Result<Response<HttpBody>, NoAnswer> {
+        let endpoint = &wanted.deployment.endpoint.id;
+        let (workers, now) = self.workers(endpoint).ok_or(NoAnswer::Stopped)?;
+        if now.endpoint.scaling().in_effect().workers_max == 0 {
+            return Err(NoAnswer::Busy);
+        }
+        call(&self.starter, &workers, now, wanted).await
+    }
+}
+
 impl Workers for Dispatcher {
     fn refresh(&self, endpoint: &EndpointId) {
         let shared = &self.starter.shared;
@@ -206,6 +223,10 @@ impl Workers for Dispatcher {
         workers.apply(&self.starter, &now, Event::Changed);
         // The store tells only changes, and jobs may have waited since an earlier start.
         let (starter, endpoint) = (self.starter.clone(), endpoint.clone());
+        if now.endpoint.kind == EndpointType::LoadBalancer {
+            // Requests have waited since this process began, and their changes are all known.
+            return;
+        }
         self.starter.guests.spawn(async move {
             let shared = &starter.shared;
             // A store that returns an error is closing.

@@ -2,7 +2,8 @@
 //!
 //! Each endpoint has [workers] whose number grows with its queue, by the endpoint's scaler, and
 //! shrinks when there are no jobs. A worker claims one job after the other; an [`attempt`] runs it
-//! and stores its result with its claim. Further tasks [delete expired jobs](expiry), delete jobs
+//! and stores its result with its claim. [HTTP requests](requests) wait in memory for the same
+//! workers. Further tasks [delete expired jobs](expiry), delete jobs
 //! beyond the [bounds of a history](history), and [send webhooks](delivery).
 //!
 //! **Invariants.** Only `attempt.rs` finishes a job, and only with its lease. This crate does not
@@ -20,7 +21,9 @@ mod delivery;
 mod dispatcher;
 mod expiry;
 mod history;
+mod http_calls;
 mod outage_log;
+mod requests;
 mod shared;
 mod shortage;
 mod workers;

@@ -18,6 +18,7 @@ use gristmill_core::deploy::endpoint::{
     Deployment, Endpoint, EndpointSettings, Scaler, ScalerType, Scaling,
 };
 use gristmill_core::deploy::template::Template;
+use gristmill_core::http_call::HttpCall;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, SubmissionKind, TemplateId};
 use gristmill_core::job::handler_call::HandlerCall;
 use gristmill_core::job::payload::Json;
@@ -170,6 +171,16 @@ impl Runtime for ScriptedRuntime {
         };
         self.running.fetch_sub(1, Ordering::SeqCst);
         end.into()
+    }
+
+    /// No test sends requests.
+    async fn serve(
+        &self,
+        _: Reservation,
+        _: Attempt<HttpCall>,
+        _: Arc<dyn AttemptSink>,
+    ) -> AttemptReport<()> {
+        AttemptEnd::Stopped.into()
     }
 }
 

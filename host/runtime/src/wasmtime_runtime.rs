@@ -19,6 +19,7 @@ use gristmill_core::deploy::egress::HostPattern;
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
 use gristmill_core::deploy::volume::Volume;
 use gristmill_core::depot::Depot;
+use gristmill_core::http_call::HttpCall;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, VolumeId};
 use gristmill_core::metrics::instruments::DurationTotals;
 use gristmill_core::runtime::{
@@ -413,11 +414,11 @@ impl WasmtimeRuntime {
         let Some(digest) = deployment.component else {
             return Err(deployment.missing_component());
         };
-        let Endpoint { settings, owner, .. } = &*deployment.endpoint;
-        self.artifacts
-            .load(digest, settings.metering, owner)
-            .await
-            .map_err(|error| error.to_string())
+        let Endpoint { settings, owner, kind, .. } = &*deployment.endpoint;
+        let loaded = self.artifacts.load(digest, settings.metering, owner).await;
+        let loaded = loaded.map_err(|error| error.to_string())?;
+        loaded.component.check((*kind).into()).map_err(|error| error.to_string())?;
+        Ok(loaded)
     }
 
     /// Refuses a deployment whose jobs could never get their memory.
@@ -511,6 +512,15 @@ impl Runtime for WasmtimeRuntime {
         attempt: Attempt,
         sink: Arc<dyn AttemptSink>,
     ) -> AttemptReport {
+        self.attempt(reservation, attempt, sink).await
+    }
+
+    async fn serve(
+        &self,
+        reservation: Reservation,
+        attempt: Attempt<HttpCall>,
+        sink: Arc<dyn AttemptSink>,
+    ) -> AttemptReport<()> {
         self.attempt(reservation, attempt, sink).await
     }
 }

@@ -139,7 +139,7 @@ impl RunningHost {
             ChartsFile::open(control.charts.clone(), &settings.data_dir, disk_space.clone());
         tokio::spawn(charts.clone().sample(clock.clone()));
         let sessions = control.sessions.clone();
-        let api = api(process, control, jobs.clone(), &store, sender);
+        let api = api(process, control, (jobs.clone(), dispatcher.clone()), &store, sender);
         watch_disk(process, &store, catalog, &dispatcher)?;
         Ok(Self {
             local_runtime,
@@ -191,7 +191,7 @@ impl RunningHost {
 fn api(
     process: &Process<'_>,
     control: Control,
-    jobs: Arc<Jobs>,
+    (jobs, http_calls): (Arc<Jobs>, Arc<Dispatcher>),
     store: &Arc<Store>,
     receivers: Arc<HttpSender>,
 ) -> ApiState {
@@ -203,6 +203,7 @@ fn api(
         clock: process.clock.clone(),
         control,
         jobs,
+        http_calls,
         disk_space: process.disk_space.clone(),
         secrets: store.clone(),
         receivers,

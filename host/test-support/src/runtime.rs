@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::http_call::HttpCall;
 use gristmill_core::id::EndpointId;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun, Reservation, Runtime, RuntimeLoad,
@@ -36,6 +37,16 @@ impl Runtime for NoRuntime {
 
     /// Never called, since there are no reservations.
     async fn perform(&self, _: Reservation, _: Attempt, _: Arc<dyn AttemptSink>) -> AttemptReport {
+        AttemptEnd::Stopped.into()
+    }
+
+    /// Never called either.
+    async fn serve(
+        &self,
+        _: Reservation,
+        _: Attempt<HttpCall>,
+        _: Arc<dyn AttemptSink>,
+    ) -> AttemptReport<()> {
         AttemptEnd::Stopped.into()
     }
 }

@@ -178,8 +178,18 @@ pub const VOLUME_LEVELS_MAX: usize = 64;
 pub const VOLUME_TRANSFERS_MAX: usize = 16;
 
 /// The operations whose rate limits an endpoint can choose.
-pub const RATE_LIMITED_OPERATIONS: [&str; 9] =
-    ["run", "runsync", "openai", "status", "stream", "cancel", "retry", "purge-queue", "requests"];
+pub const RATE_LIMITED_OPERATIONS: [&str; 10] = [
+    "run",
+    "runsync",
+    "openai",
+    "status",
+    "stream",
+    "cancel",
+    "retry",
+    "purge-queue",
+    "requests",
+    "http",
+];
 
 /// The range and the default of a number that a client may give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

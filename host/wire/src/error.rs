@@ -13,6 +13,8 @@ pub enum ErrorCode {
     BadRequest,
     /// The key is missing, wrong, or without permission.
     Unauthorized,
+    /// The call may not come from a page of a browser.
+    Forbidden,
     /// The path, or the object that it names, does not exist.
     NotFound,
     /// The path exists, but not for this method.
@@ -43,6 +45,12 @@ pub enum ErrorCode {
     JobCancelled,
     /// This job did not end within the longest wait of a call.
     WaitOver,
+    /// The handler failed before it had answered a request.
+    HandlerFailed,
+    /// The handler did not answer a request in its time.
+    HandlerTimedOut,
+    /// The handler's answer to a request has no valid form.
+    InvalidAnswer,
     /// The host failed.
     Internal,
     /// The content does not have the bytes of the range.
@@ -57,9 +65,10 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All codes.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 26] = [
         Self::BadRequest,
         Self::Unauthorized,
+        Self::Forbidden,
         Self::NotFound,
         Self::MethodNotAllowed,
         Self::PayloadTooLarge,
@@ -75,6 +84,9 @@ impl ErrorCode {
         Self::JobTimedOut,
         Self::JobCancelled,
         Self::WaitOver,
+        Self::HandlerFailed,
+        Self::HandlerTimedOut,
+        Self::InvalidAnswer,
         Self::Internal,
         Self::RangeNotSatisfiable,
         Self::NotImplemented,
@@ -87,6 +99,7 @@ impl ErrorCode {
         match self {
             Self::BadRequest => "bad_request",
             Self::Unauthorized => "unauthorized",
+            Self::Forbidden => "forbidden",
             Self::NotFound => "not_found",
             Self::MethodNotAllowed => "method_not_allowed",
             Self::PayloadTooLarge => "payload_too_large",
@@ -102,6 +115,9 @@ impl ErrorCode {
             Self::JobTimedOut => "job_timed_out",
             Self::JobCancelled => "job_cancelled",
             Self::WaitOver => "wait_over",
+            Self::HandlerFailed => "handler_failed",
+            Self::HandlerTimedOut => "handler_timed_out",
+            Self::InvalidAnswer => "invalid_answer",
             Self::Internal => "internal",
             Self::RangeNotSatisfiable => "range_not_satisfiable",
             Self::NotImplemented => "not_implemented",

@@ -186,6 +186,7 @@ async fn a_release_has_the_settings_with_which_it_began() {
         "instanceIds",
         "name",
         "networkVolumeIds",
+        "type",
         "userId",
         "version",
     ];

@@ -27,6 +27,7 @@ mod handlers;
 mod health;
 mod hostile;
 mod hostile_uploads;
+mod http_endpoints;
 mod http_reference;
 mod input;
 mod input_schemas;

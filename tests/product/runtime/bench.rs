@@ -1,5 +1,6 @@
 //! A sandbox with one component, and runs of it.
 
+use std::fmt::Debug;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use gristmill_core::catalog::Component;
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
 use gristmill_core::deploy::template::Template;
 use gristmill_core::deploy::volume::Volume;
+use gristmill_core::http_call::{HttpBody, HttpCall, InvalidAnswer};
 use gristmill_core::id::{
     EndpointId, JobId, OwnerId, ShardId, SubmissionKind, TemplateId, VolumeId,
 };
@@ -27,8 +29,10 @@ use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::sharing::shares::Level;
 use gristmill_core::time::Timestamp;
 use gristmill_runtime::{Compiler, MemoryRecords, RuntimeSettings, WasmtimeRuntime};
+use http::{Request, Response};
 use parking_lot::Mutex;
 use tempfile::TempDir;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) struct Bench {
@@ -147,22 +151,47 @@ impl Run<'_> {
     /// The same on a deployment of an earlier run, whose idle instance is used again.
     pub(crate) async fn perform_on(&self, deployment: &Arc<Deployment>) -> Report {
         let reservation = self.bench.runtime.reserve(deployment, Level::CLIENT).await;
-        let attempt = Attempt {
+        let attempt = self.attempt(deployment, self.input.clone());
+        Report(self.bench.runtime.perform(reservation, attempt, self.sink.clone()).await)
+    }
+
+    /// Has an HTTP request answered, while `client` reads the answer; `None` when there is none.
+    pub(crate) async fn serve<T>(
+        &self,
+        deployment: &Arc<Deployment>,
+        request: Request<HttpBody>,
+        client: impl AsyncFnOnce(Result<Response<HttpBody>, InvalidAnswer>) -> T,
+    ) -> (Option<T>, Report<()>) {
+        let reservation = self.bench.runtime.reserve(deployment, Level::CLIENT).await;
+        let (answer, answered) = oneshot::channel();
+        let attempt = self.attempt(deployment, HttpCall { request, answer });
+        let serving = self.bench.runtime.serve(reservation, attempt, self.sink.clone());
+        let reading = async {
+            match answered.await {
+                Ok(answer) => Some(client(answer).await),
+                Err(_) => None,
+            }
+        };
+        let (read, report) = tokio::join!(reading, serving);
+        (read, Report(report))
+    }
+
+    fn attempt<I>(&self, deployment: &Arc<Deployment>, input: I) -> Attempt<I> {
+        Attempt {
             key: AttemptKey::without_store(),
             number: 1,
             deployment: deployment.clone(),
-            input: self.input.clone(),
+            input,
             s3_config: None,
             trace: None,
             timeout_ms: u64::try_from(self.timeout.as_millis()).unwrap(),
             deadline: Instant::now() + self.timeout,
             stop: self.stop.clone(),
-        };
-        Report(self.bench.runtime.perform(reservation, attempt, self.sink.clone()).await)
+        }
     }
 }
 
-pub(crate) struct Report(AttemptReport);
+pub(crate) struct Report<T = Json>(AttemptReport<T>);
 
 impl Report {
     pub(crate) fn output(&self) -> String {
@@ -171,7 +200,9 @@ impl Report {
             end => panic!("not returned: {end:?}"),
         }
     }
+}
 
+impl<T: Debug> Report<T> {
     pub(crate) fn reason(&self) -> FailureReason {
         match &self.end {
             AttemptEnd::Failed { reason, .. } => *reason,
@@ -187,9 +218,9 @@ impl Report {
     }
 }
 
-impl Deref for Report {
-    type Target = AttemptReport;
-    fn deref(&self) -> &AttemptReport {
+impl<T> Deref for Report<T> {
+    type Target = AttemptReport<T>;
+    fn deref(&self) -> &AttemptReport<T> {
         &self.0
     }
 }

@@ -6,6 +6,7 @@
 mod bench;
 mod files;
 mod hostile;
+mod http_requests;
 mod locks;
 mod transfers;
 

@@ -31,6 +31,7 @@ pub(crate) fn status(code: ErrorCode) -> StatusCode {
             StatusCode::BAD_REQUEST
         }
         ErrorCode::Unauthorized => StatusCode::UNAUTHORIZED,
+        ErrorCode::Forbidden => StatusCode::FORBIDDEN,
         ErrorCode::NotFound => StatusCode::NOT_FOUND,
         ErrorCode::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         ErrorCode::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -42,8 +43,13 @@ pub(crate) fn status(code: ErrorCode) -> StatusCode {
             StatusCode::TOO_MANY_REQUESTS
         }
         ErrorCode::JobCancelled => StatusCode::GONE,
-        ErrorCode::JobFailed | ErrorCode::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-        ErrorCode::JobTimedOut | ErrorCode::WaitOver => StatusCode::GATEWAY_TIMEOUT,
+        ErrorCode::JobFailed | ErrorCode::HandlerFailed | ErrorCode::Internal => {
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
+        ErrorCode::InvalidAnswer => StatusCode::BAD_GATEWAY,
+        ErrorCode::JobTimedOut | ErrorCode::HandlerTimedOut | ErrorCode::WaitOver => {
+            StatusCode::GATEWAY_TIMEOUT
+        }
         ErrorCode::NotImplemented => StatusCode::NOT_IMPLEMENTED,
         ErrorCode::Unavailable | ErrorCode::DiskFull => StatusCode::SERVICE_UNAVAILABLE,
     }
@@ -57,6 +63,7 @@ fn retry_after_s(code: ErrorCode) -> Option<u32> {
         ErrorCode::DiskFull => Some(10),
         ErrorCode::BadRequest
         | ErrorCode::Unauthorized
+        | ErrorCode::Forbidden
         | ErrorCode::NotFound
         | ErrorCode::MethodNotAllowed
         | ErrorCode::PayloadTooLarge
@@ -73,6 +80,9 @@ fn retry_after_s(code: ErrorCode) -> Option<u32> {
         | ErrorCode::JobTimedOut
         | ErrorCode::JobCancelled
         | ErrorCode::WaitOver
+        | ErrorCode::HandlerFailed
+        | ErrorCode::HandlerTimedOut
+        | ErrorCode::InvalidAnswer
         | ErrorCode::Internal
         | ErrorCode::NotImplemented => None,
     }

@@ -22,7 +22,7 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use gristmill_control::SessionId;
 use gristmill_core::access::key::{ApiKey, Scope};
-use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::deploy::endpoint::{Deployment, EndpointType};
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::metrics::endpoint::RefusedFor;
 use gristmill_core::trace::{OpenSpan, TraceContext, TraceState};
@@ -134,8 +134,14 @@ impl AdmissionLayer {
         auth::require(key, scope, Some(&id))?;
         // Another owner's endpoint does not exist for this key.
         let deployment = self.state.control.endpoints.deployment(key, &id);
+        let deployment = deployment.ok_or_else(not_found)?;
+        if deployment.endpoint.kind == EndpointType::LoadBalancer
+            && self.operation != Operation::Health
+        {
+            return Err(ApiError::bad_request("not allowed for QB API"));
+        }
         let job = part("job").and_then(|text| text.parse().ok());
-        Ok(Found { deployment: deployment.ok_or_else(not_found)?, scope, job })
+        Ok(Found { deployment, scope, job })
     }
 }
 
@@ -188,7 +194,7 @@ fn submits(operation: Operation) -> bool {
 /// The caller's position in a trace. An invalid header is ignored, as the standard wants, and so
 /// are several. An invalid `tracestate` does not affect the `traceparent`, and without a
 /// `traceparent` it has no meaning.
-fn caller_trace(headers: &HeaderMap) -> Option<TraceContext> {
+pub(crate) fn caller_trace(headers: &HeaderMap) -> Option<TraceContext> {
     let mut values = headers.get_all(TRACEPARENT).iter();
     let value = values.next().filter(|_| values.next().is_none())?;
     let context = TraceContext::from_header(value.to_str().ok()?)?;
@@ -265,10 +271,15 @@ impl Future for AdmissionFuture {
             span.end(&response);
         }
         Poll::Ready(Ok(match permit.take() {
-            Some(permit) => response.map(|body| Body::new(HeldBody { body, _permit: permit })),
+            Some(permit) => held(response, permit),
             None => response,
         }))
     }
+}
+
+/// An answer whose call counts as concurrent until its body has been sent.
+pub(crate) fn held(response: Response, permit: ConcurrencyPermit) -> Response {
+    response.map(|body| Body::new(HeldBody { body, _permit: permit }))
 }
 
 /// A body whose call counts as concurrent until it has been sent.

@@ -74,6 +74,8 @@ pub(crate) enum Operation {
     PurgeQueue,
     Health,
     Requests,
+    /// `/http/…`.
+    Http,
 }
 
 impl Operation {
@@ -85,7 +87,9 @@ impl Operation {
             | Self::OpenAi
             | Self::Cancel
             | Self::Retry
-            | Self::PurgeQueue => Scope::Submit,
+            | Self::PurgeQueue
+            // A handler may change something whatever the method is.
+            | Self::Http => Scope::Submit,
             Self::Status
             | Self::StatusSync
             | Self::Timeline
@@ -115,6 +119,7 @@ impl Operation {
             Self::PurgeQueue => "purge-queue",
             Self::Health => "health",
             Self::Requests => "requests",
+            Self::Http => "http",
         }
     }
 }
@@ -141,6 +146,8 @@ pub struct RateLimits {
     pub purge_queue: RateLimit,
     /// `/requests`.
     pub requests: RateLimit,
+    /// Requests below `/http`.
+    pub http: RateLimit,
     /// All calls below `/v1`, and `/metrics`.
     pub management: RateLimit,
     /// Streams of `/v1/events` and of the log lines of endpoints, together.
@@ -169,6 +176,8 @@ impl Default for RateLimits {
             retry: limit(100, Some(20), 20),
             purge_queue: limit(2, None, 0),
             requests: limit(10, Some(2), 0),
+            // The pages and calls of one visitor are many.
+            http: limit(10_000, Some(400), 400),
             // The documented service names no limit.
             management: limit(1_000, Some(100), 0),
             // One of them lasts up to an hour.
@@ -190,6 +199,7 @@ impl RateLimits {
             Operation::Cancel => Some(&self.cancel),
             Operation::PurgeQueue => Some(&self.purge_queue),
             Operation::Requests => Some(&self.requests),
+            Operation::Http => Some(&self.http),
             Operation::Retry => Some(&self.retry),
             // The documented service names no limit for it, and it is cheap.
             Operation::Health => None,
@@ -210,6 +220,7 @@ struct GivenLimits {
     retry: GivenLimit,
     purge_queue: GivenLimit,
     requests: GivenLimit,
+    http: GivenLimit,
     management: GivenLimit,
     events: GivenLimit,
     unauthenticated: AddressLimit,
@@ -291,6 +302,7 @@ impl From<GivenLimits> for RateLimits {
             retry: given.retry.over(default.retry),
             purge_queue: given.purge_queue.over(default.purge_queue),
             requests: given.requests.over(default.requests),
+            http: given.http.over(default.http),
             management: given.management.over(default.management),
             events: given.events.over(default.events),
             unauthenticated: given.unauthenticated,

@@ -169,6 +169,7 @@ fn shown(endpoint: &Endpoint) -> wire::Endpoint {
     wire::Endpoint {
         id: endpoint.id.clone(),
         user_id: endpoint.owner.clone(),
+        kind: endpoint.kind,
         name: endpoint.name.clone(),
         template_id: endpoint.template.clone(),
         template_is_deleted: endpoint.template_is_deleted,

@@ -93,7 +93,9 @@ impl From<ApiError> for RegistryError {
             | ErrorCode::NotImplemented => OciCode::Unsupported,
             ErrorCode::PayloadTooLarge => OciCode::SizeInvalid,
             ErrorCode::RequestTimeout => OciCode::BlobUploadInvalid,
-            ErrorCode::Conflict | ErrorCode::QuotaExceeded => OciCode::Denied,
+            ErrorCode::Forbidden | ErrorCode::Conflict | ErrorCode::QuotaExceeded => {
+                OciCode::Denied
+            }
             ErrorCode::QueueFull | ErrorCode::RateLimited | ErrorCode::ConcurrencyLimited => {
                 OciCode::TooManyRequests
             }
@@ -105,6 +107,9 @@ impl From<ApiError> for RegistryError {
             | ErrorCode::JobTimedOut
             | ErrorCode::JobCancelled
             | ErrorCode::WaitOver
+            | ErrorCode::HandlerFailed
+            | ErrorCode::HandlerTimedOut
+            | ErrorCode::InvalidAnswer
             | ErrorCode::Internal => OciCode::Unknown,
         };
         Self { code, error, status: None }

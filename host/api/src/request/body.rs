@@ -17,10 +17,10 @@ use crate::limits::in_flight::{InFlight, SMALL_BODY_BYTES, Share};
 use crate::request::head;
 
 /// A body without new bytes for this long is given up: 408.
-const IDLE_WAIT: Duration = Duration::from_secs(30);
+pub(crate) const IDLE_WAIT: Duration = Duration::from_secs(30);
 
 /// A body that is slower than this on average after [`IDLE_WAIT`] is given up, too: 408.
-const BYTES_PER_SECOND_MIN: usize = 16 << 10;
+pub(crate) const BYTES_PER_SECOND_MIN: usize = 16 << 10;
 
 /// Reads bodies within one common bound.
 #[derive(Debug, Clone)]
@@ -45,9 +45,25 @@ impl BodyReader {
     /// Reads the whole body of the request with this head, in the memory share of the caller's key.
     ///
     /// # Errors
-    /// 413 when it is longer than `bytes_max`, from Content-Length before a byte is read, or while
-    /// reading; 408 when it pauses too long; 400 when it ends early; 503 under overload.
+    /// 415 for a content coding; 413 when it is longer than `bytes_max`, from Content-Length before
+    /// a byte is read, or while reading; 408 when it pauses too long; 400 when it ends early; 503
+    /// under overload.
     pub(crate) async fn read(
+        &self,
+        key: &KeyId,
+        head: &Parts,
+        body: Body,
+        bytes_max: usize,
+    ) -> Result<ReadBody, ApiError> {
+        head::check_content_coding(&head.headers)?;
+        self.read_as_it_is(key, head, body, bytes_max).await
+    }
+
+    /// The same for a body of any content coding, which is not decoded.
+    ///
+    /// # Errors
+    /// The same, except for the coding.
+    pub(crate) async fn read_as_it_is(
         &self,
         key: &KeyId,
         head: &Parts,
@@ -131,6 +147,7 @@ impl Pieces {
     /// # Errors
     /// 413 when the announced length is over the limit; 415.
     pub(crate) fn new(headers: &HeaderMap, body: Body, bytes_max: usize) -> Result<Self, ApiError> {
+        head::check_content_coding(headers)?;
         let announced = announced(headers, bytes_max)?;
         Ok(Self { body, bytes_max, announced, bytes: 0, pace: Pace::start() })
     }
@@ -156,8 +173,10 @@ impl Pieces {
 }
 
 /// The length that the client announces.
-fn announced(headers: &HeaderMap, bytes_max: usize) -> Result<Option<usize>, ApiError> {
-    head::check_content_coding(headers)?;
+///
+/// # Errors
+/// 413 when it is over the limit.
+pub(crate) fn announced(headers: &HeaderMap, bytes_max: usize) -> Result<Option<usize>, ApiError> {
     let announced = headers
         .get(header::CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse::<usize>().ok());

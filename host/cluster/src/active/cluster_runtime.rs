@@ -7,6 +7,7 @@ use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::http_call::HttpCall;
 use gristmill_core::id::EndpointId;
 use gristmill_core::job::record::LeftAttempt;
 use gristmill_core::metrics::instruments::DurationTotals;
@@ -138,6 +139,16 @@ impl Runtime for ClusterRuntime {
             Ok(room) => Box::pin(attempt::perform(&self.runners, *room, attempt, sink)).await,
             Err(reservation) => self.local.perform(reservation, attempt, sink).await,
         }
+    }
+
+    /// On this host, always: a request is not repeated when another host is lost.
+    async fn serve(
+        &self,
+        reservation: Reservation,
+        attempt: Attempt<HttpCall>,
+        sink: Arc<dyn AttemptSink>,
+    ) -> AttemptReport<()> {
+        self.local.serve(reservation, attempt, sink).await
     }
 }
 

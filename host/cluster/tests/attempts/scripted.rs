@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::http_call::HttpCall;
 use gristmill_core::id::EndpointId;
 use gristmill_core::job::handler_call::HandlerCall;
 use gristmill_core::job::payload::Json;
@@ -219,5 +220,15 @@ impl Runtime for Scripted {
         };
         running.1 = true;
         AttemptReport { end, usage: Usage { run_us: 7, fuel: Some(9), ..Usage::default() } }
+    }
+
+    /// No test sends requests.
+    async fn serve(
+        &self,
+        _: Reservation,
+        _: Attempt<HttpCall>,
+        _: Arc<dyn AttemptSink>,
+    ) -> AttemptReport<()> {
+        AttemptEnd::Stopped.into()
     }
 }

@@ -17,12 +17,13 @@ export const FIELDS = [
   ['idleTimeout', 'A worker waits (s)', 'for another job, then it ends', [1, 3600]], ['scalerType', 'Start a worker by', '', ['REQUEST_COUNT', 'QUEUE_DELAY']], ['scalerValue', 'Scaler value', 'jobs for each worker, or seconds of waiting', [1, 3600]],
   ['executionTimeoutMs', 'Time limit of a job (ms)', '5,000 to 604,800,000', [5000, 604800000]], ['memoryMib', 'Memory of a job (MiB)', '1 to 4,096', [1, 4096]], ['metering', 'Metering', 'epoch is faster, fuel is exact', ['fuel', 'epoch']],
   ['reserveMemory', 'Take all memory at once', 'its jobs never wait for more', FLAG], ['propagateTraces', 'Traces go on', 'requests and webhooks carry traceparent and tracestate', FLAG],
-  ['reuse.maxJobs', 'Jobs of one instance', '1: a new instance for each job', [1, 1000000]], ['reuse.maxIdle', 'An instance waits (s)', '', [1, 3600]], ['maxWaitingJobs', 'Most waiting jobs', "empty: the host's bound", [0, 10000000]],
+  ['reuse.maxJobs', 'Jobs of one instance', '1: a new instance for each job', [1, 1000000]], ['reuse.maxIdle', 'An instance waits (s)', '', [1, 3600]],
+  ['http.queueTimeoutMs', 'A request waits (ms)', 'for a worker, then it is refused', [1, 300000]], ['http.maxRequestMib', 'Largest request (MiB)', 'of its body', [1, 4096]], ['maxWaitingJobs', 'Most waiting jobs', "empty: the host's bound", [0, 10000000]],
   ['retention.completed', 'Keep completed (ms)', 'empty: 30 min for run', [0, 2592000000]], ['retention.failed', 'Keep failed (ms)', '', [0, 2592000000]], ['retention.cancelled', 'Keep cancelled (ms)', '', [0, 2592000000]],
   ['retention.maxJobs', 'Most kept jobs', 'ended ones, the newest; empty: no bound', [0, 100000000]], ['retention.maxMib', 'Most kept MiB', 'of results and inputs of failed jobs; empty: no bound', [0, 16777216]],
 ];
 /** The operations with rate limits of their own, and the fields of each: name, column, what an empty field means, least value. */
-const OPERATIONS = ['run', 'runsync', 'openai', 'status', 'stream', 'cancel', 'retry', 'purge-queue', 'requests'];
+const OPERATIONS = ['run', 'runsync', 'openai', 'status', 'stream', 'cancel', 'retry', 'purge-queue', 'requests', 'http'];
 /** @type {[string, string, string, number][]} */
 const LIMITS = [['callsPer10s', 'Calls in 10 s', 'needed', 1], ['concurrent', 'At one time', 'any', 1], ['callsPerWorker', 'Calls per worker', '0', 0]];
 const keysOf = (op) => LIMITS.map(([n]) => `rateLimits.${op}.${n}`);
@@ -153,7 +154,7 @@ export function Settings({ endpoint, reload }) {
   };
   return html`<section class="panel"><div class="body"><form class="form" ref=${form} onSubmit=${(e) => e.preventDefault()}>
     <${Field} label="Name" error=${faults.name}><input ...${control('name')} onInput=${set('name')}/></${Field}>
-    ${FIELDS.map(([n, label, hint, bounds]) => html`<${Field} key=${n} label=${label} error=${faults[n]} hint=${label.endsWith('(ms)') && Number(now[n]) > 0 ? duration(Number(now[n])) : hint}>${typeof bounds[0] === 'string' ? html`<select ...${control(n)} onChange=${set(n)}>${bounds.map((b) => html`<option key=${b} value=${b}>${bounds === FLAG ? (b === 'true' ? 'yes' : 'no') : b}</option>`)}</select>` : html`<input type="number" min=${bounds[0]} max=${bounds[1]} ...${control(n)} onInput=${set(n)}/>`}</${Field}>`)}
+    ${FIELDS.filter(([n]) => !n.startsWith('http.') || endpoint.type === 'LOAD_BALANCER').map(([n, label, hint, bounds]) => html`<${Field} key=${n} label=${label} error=${faults[n]} hint=${label.endsWith('(ms)') && Number(now[n]) > 0 ? duration(Number(now[n])) : hint}>${typeof bounds[0] === 'string' ? html`<select ...${control(n)} onChange=${set(n)}>${bounds.map((b) => html`<option key=${b} value=${b}>${bounds === FLAG ? (b === 'true' ? 'yes' : 'no') : b}</option>`)}</select>` : html`<input type="number" min=${bounds[0]} max=${bounds[1]} ...${control(n)} onInput=${set(n)}/>`}</${Field}>`)}
     <${Field} label="Most fuel" hint="instructions of one attempt; empty: no bound but the time limit" error=${faults.maxFuel}><input inputmode="numeric" autocomplete="off" spellcheck=${false} ...${control('maxFuel')} onInput=${set('maxFuel')}/></${Field}>
     <${Field} label="Network volume" error=${faults.networkVolumeId}><select ...${control('networkVolumeId')} onChange=${set('networkVolumeId')}><option value="">none</option>${(volumes.data ?? []).map((v) => html`<option key=${v.id} value=${v.id}>${v.name} (${v.size} GB)</option>`)}</select></${Field}>
     <${Field} wide label="Hosts that its handlers may call" hint="one a line: example.com, *.example.com, example.com:8443" error=${faults.allowedHosts}><textarea rows="3" ...${control('allowedHosts')} onInput=${set('allowedHosts')}></textarea></${Field}>

@@ -1,7 +1,8 @@
 //! The rules for a change of an endpoint that need other objects.
 
 use gristmill_core::catalog::View;
-use gristmill_core::deploy::endpoint::Endpoint;
+use gristmill_core::deploy::endpoint::{Endpoint, EndpointType};
+use gristmill_core::deploy::handler_kind::HandlerKind;
 use gristmill_core::id::{OwnerId, TemplateId, VolumeId};
 use gristmill_core::limits::NETWORK_VOLUMES_MAX;
 use gristmill_wire::management::EndpointInput;
@@ -16,8 +17,10 @@ pub(super) fn changed(
     current: Endpoint,
     mut given: EndpointInput,
 ) -> Result<Endpoint, ControlError> {
+    let kind = chosen_kind(view, &current, given.kind.take())?;
     let (template, template_is_deleted) =
         chosen_template(view, &current, given.template_id.take())?;
+    check_handler(view, &current.owner, &template, kind)?;
     let deleted_template_owner = current.deleted_template_owner.filter(|_| template_is_deleted);
     let name = given.name.take().unwrap_or(current.name);
     check_name("name", &name)?;
@@ -31,6 +34,7 @@ pub(super) fn changed(
     settings.change(given)?;
     Ok(Endpoint {
         name,
+        kind,
         template,
         template_is_deleted,
         deleted_template_owner,
@@ -38,6 +42,51 @@ pub(super) fn changed(
         settings,
         ..current
     })
+}
+
+/// The type of a new endpoint; that of an existing one stays.
+fn chosen_kind(
+    view: &View,
+    current: &Endpoint,
+    given: Option<EndpointType>,
+) -> Result<EndpointType, ControlError> {
+    let is_new = !view.deployments.contains_key(&current.id);
+    match given {
+        Some(given) if !is_new && given != current.kind => Err(ControlError::invalid(format!(
+            "`type` of endpoint `{}` is `{}` and cannot be changed; create another endpoint",
+            current.id,
+            current.kind.as_str()
+        ))),
+        Some(given) => Ok(given),
+        None => Ok(current.kind),
+    }
+}
+
+/// Refuses a handler of the other kind, if the template's image is stored already.
+fn check_handler(
+    view: &View,
+    owner: &OwnerId,
+    template: &TemplateId,
+    kind: EndpointType,
+) -> Result<(), ControlError> {
+    let template = view.templates.get(template).filter(|template| template.is_usable_by(owner));
+    let component =
+        template.and_then(|template| view.components.get(&view.component_of(template)?));
+    let has = |kind: EndpointType| {
+        component.is_some_and(|found| HandlerKind::from(kind).is_among(&found.exports))
+    };
+    let fault = match kind {
+        EndpointType::Queue if has(EndpointType::LoadBalancer) && !has(kind) => {
+            "`type`: the template's handler answers HTTP requests and handles no jobs; its endpoint needs the type \
+             `LOAD_BALANCER`"
+        }
+        EndpointType::LoadBalancer if has(EndpointType::Queue) && !has(kind) => {
+            "`type`: the template's handler handles jobs and answers no HTTP requests; its endpoint needs the type \
+             `QUEUE`"
+        }
+        EndpointType::Queue | EndpointType::LoadBalancer => return Ok(()),
+    };
+    Err(ControlError::invalid(fault))
 }
 
 /// The id of the network volume that a change names, empty for none, and the field with it; `None`:

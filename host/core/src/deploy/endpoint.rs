@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 pub use gristmill_wire::Metering;
-pub use gristmill_wire::management::{EndpointSettings, RateLimit, ScalerType};
+pub use gristmill_wire::management::{EndpointSettings, EndpointType, RateLimit, ScalerType};
 
 use crate::deploy::digest::ComponentDigest;
 use crate::deploy::release::{Release, Releases};
@@ -37,6 +37,9 @@ pub struct Endpoint {
     pub name: String,
     /// Its owner.
     pub owner: OwnerId,
+    /// What it handles, from its creation on. Absent: jobs.
+    #[serde(default, skip_serializing_if = "EndpointType::is_default")]
+    pub kind: EndpointType,
     /// The template that names its handler.
     pub template: TemplateId,
     /// Whether that template was deleted after the endpoint's owner could no longer use it: it had
@@ -156,6 +159,7 @@ impl Endpoint {
             name: id.to_string(),
             id,
             owner,
+            kind: EndpointType::default(),
             template,
             template_is_deleted: false,
             deleted_template_owner: None,

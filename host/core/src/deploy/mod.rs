@@ -4,6 +4,7 @@
 pub mod digest;
 pub mod egress;
 pub mod endpoint;
+pub mod handler_kind;
 pub mod image;
 pub mod input_checks;
 pub mod network;

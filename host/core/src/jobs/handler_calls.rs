@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::catalog::Catalog;
-use crate::deploy::endpoint::{Deployment, Scaling};
+use crate::deploy::endpoint::{Deployment, EndpointType, Scaling};
 use crate::id::{CallDepth, EndpointId, JobId, OwnerId};
 use crate::job::handler_call::{CallError, HandlerCall};
 use crate::job::idempotency::Idempotency;
@@ -142,9 +142,15 @@ impl HandlerCalls {
             )));
         }
         let target = self.catalog.deployment(&id);
-        target
+        let target = target
             .filter(|target| target.endpoint.owner == calling.owner)
-            .ok_or_else(|| CallError::Denied(format!("endpoint `{id}` does not exist")))
+            .ok_or_else(|| CallError::Denied(format!("endpoint `{id}` does not exist")))?;
+        match target.endpoint.kind {
+            EndpointType::Queue => Ok(target),
+            EndpointType::LoadBalancer => Err(CallError::InvalidRequest(format!(
+                "endpoint `{id}` has the type `LOAD_BALANCER`, which takes HTTP requests and no jobs"
+            ))),
+        }
     }
 
     async fn result(&self, record: Box<JobRecord>) -> Result<Json, CallError> {

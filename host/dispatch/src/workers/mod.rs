@@ -27,6 +27,7 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use self::state::Event;
 use self::state::{State, Worker};
+use crate::requests::line::RequestLine;
 use crate::shared::Shared;
 
 /// The parts that are needed to start a worker.
@@ -56,6 +57,8 @@ pub(crate) struct EndpointWorkers {
     changed: Notify,
     /// Wakes the timer.
     earlier: Notify,
+    /// The HTTP requests that wait.
+    requests: RequestLine,
 }
 
 impl EndpointWorkers {
@@ -66,6 +69,7 @@ impl EndpointWorkers {
             state: Mutex::default(),
             changed: Notify::new(),
             earlier: Notify::new(),
+            requests: RequestLine::default(),
         }
     }
 
@@ -79,6 +83,12 @@ impl EndpointWorkers {
         self.state.lock().close();
         self.changed.notify_waiters();
         self.earlier.notify_one();
+        self.requests.clear();
+    }
+
+    /// The HTTP requests that wait.
+    pub(crate) fn requests(&self) -> &RequestLine {
+        &self.requests
     }
 
     pub(crate) fn counts(&self, scaling: Scaling) -> WorkerCounts {
@@ -113,7 +123,7 @@ impl EndpointWorkers {
 
     /// The present deployment, unless the endpoint was deleted, and perhaps created again: then its
     /// workers end.
-    fn deployment(&self, shared: &Shared) -> Option<Arc<Deployment>> {
+    pub(crate) fn deployment(&self, shared: &Shared) -> Option<Arc<Deployment>> {
         let found = shared.catalog.deployment(&self.endpoint);
         let found = found.filter(|found| self.are_of(found));
         if found.is_none() {

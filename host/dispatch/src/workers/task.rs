@@ -16,7 +16,7 @@
 use std::sync::Arc;
 use std::task::Poll;
 
-use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::deploy::endpoint::{Deployment, EndpointType};
 use gristmill_core::job::record::ClaimedJob;
 use gristmill_core::runtime::{CannotRun, Reservation};
 use gristmill_core::sharing::shares::Level;
@@ -27,6 +27,8 @@ use super::place::WorkerPlace;
 use super::state::{Event, Next, Step, Worker};
 use super::{EndpointWorkers, Left, Starter};
 use crate::attempt;
+use crate::requests::attempt::answer;
+use crate::requests::line::{Number, WaitingRequest};
 use crate::shared::Shared;
 
 /// Runs a worker until it is idle or ends. It is active already.
@@ -125,6 +127,15 @@ impl Task {
             };
         };
         let (endpoint, id) = (&deployment.endpoint.id, self.worker.id());
+        if deployment.endpoint.kind == EndpointType::LoadBalancer {
+            let Some((number, request, left)) = self.workers.requests().take() else {
+                drop(reserved);
+                return self.begin_or_end(&deployment, Step::FindsNoJob { seen });
+            };
+            self.apply(&deployment, Step::Claims(left));
+            self.answer(reserved, number, request).await;
+            return Some((Step::Ends, None));
+        }
         let step = match self.shared().store.claim(endpoint, &id).await {
             Ok(Some(job)) => {
                 self.apply(&deployment, Step::Claims(job.left));
@@ -140,7 +151,16 @@ impl Task {
             }
         };
         drop(reserved);
-        match self.apply(&deployment, step) {
+        self.begin_or_end(&deployment, step)
+    }
+
+    /// The next round after a step without a job.
+    fn begin_or_end(
+        &mut self,
+        deployment: &Deployment,
+        step: Step,
+    ) -> Option<(Step, Option<Reserved>)> {
+        match self.apply(deployment, step) {
             Next::Work { .. } => Some((Step::Begins, None)),
             _ => None,
         }
@@ -222,6 +242,23 @@ impl Task {
                 reservation = &mut reserving => return Waited::Reserved(reservation),
                 () = changed => {}
             }
+        }
+    }
+
+    /// Answers a request, unless the endpoint has changed since its deployment was read: then the
+    /// request waits again.
+    async fn answer(&self, reserved: Reserved, number: Number, request: WaitingRequest) {
+        let Reserved { deployment, reservation, .. } = reserved;
+        if self.has_changed(&deployment) {
+            drop(reservation);
+            let demand = self.workers.requests().put_back(number, request);
+            if let Some(now) = self.workers.deployment(self.shared()) {
+                self.workers.apply(&self.starter, &now, Event::Demand(demand));
+            }
+        } else {
+            let place = WorkerPlace::new(&self.starter, &self.workers, self.worker.number);
+            let (shared, worker) = (self.shared(), self.worker.id());
+            answer(shared, deployment, reservation, request, worker, place).await;
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::http_call::HttpCall;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
@@ -156,6 +157,16 @@ impl Runtime for SimulatedRuntime {
         ));
         self.running.lock().remove(&attempt.key.job);
         end.into()
+    }
+
+    /// No test sends requests.
+    async fn serve(
+        &self,
+        _: Reservation,
+        _: Attempt<HttpCall>,
+        _: Arc<dyn AttemptSink>,
+    ) -> AttemptReport<()> {
+        AttemptEnd::Stopped.into()
     }
 }
 

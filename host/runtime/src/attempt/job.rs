@@ -33,7 +33,7 @@ impl Work for Json {
             Err(failure) => return Ok(Err(Error::Failed(failure))),
         };
         let (store, component) = instance.parts();
-        let handler = component.indices.load(&mut *store, &started)?;
+        let handler = component.job()?.load(&mut *store, &started)?;
         *ready = Some(Instant::now());
         let handled = handler.gristmill_handler_run().call_handle(store, &job).await?;
         instance.returned(started, input_bytes);

@@ -2,13 +2,16 @@
 //! does not meet them is refused at the upload, with a sentence that names the fault.
 
 use gristmill_core::catalog::Producers;
+use gristmill_core::deploy::handler_kind::HandlerKind;
 use gristmill_json_schema::SchemaText;
 use serde::{Deserialize, Serialize};
 use wasmtime::component::types::{self, ComponentItem};
 use wasmtime::component::{
     Component, ComponentExportIndex, Instance, InstancePre, Linker, TypedFunc,
 };
+use wasmtime::error::Context as _;
 use wasmtime::{Engine, Result, Store};
+use wasmtime_wasi_http::p2::bindings::ProxyIndices;
 
 use crate::bindings::HandlerIndices;
 use crate::compile::input_schema::{SECTION, input_schema};
@@ -17,9 +20,6 @@ use crate::compile::producers::producers;
 use crate::host_fns::linker::{is_provided, linker};
 use crate::sandbox::limiter::{MEMORIES_MAX, TABLES_MAX};
 use crate::sandbox::state::State;
-
-/// The export of a handler.
-const HANDLER_EXPORT: &str = "gristmill:handler/run@0.1.0";
 
 /// The export of a handler with an initialisation, which runs once in each instance.
 const LIFECYCLE_EXPORT: &str = "gristmill:handler/lifecycle@0.1.0";
@@ -76,7 +76,7 @@ pub(crate) enum RejectedComponent {
     #[error("not a valid component: {0}")]
     Invalid(String),
     /// It imports something that this host does not have.
-    #[error("component imports `{0}`, which this host does not provide")]
+    #[error("component imports `{0}`, which this host does not provide{remedy}", remedy = remedy(.0))]
     UnknownImport(String),
     /// It imports an interface that this host has with another type, for example of a later
     /// version.
@@ -89,13 +89,13 @@ pub(crate) enum RejectedComponent {
     },
     /// It is not a handler.
     #[error(
-        "component does not export `{HANDLER_EXPORT}`, so it is not a handler; its exports: {0}. \
-         `gristmill new` writes a project that exports it"
+        "component exports neither `gristmill:handler/run@0.1` nor `wasi:http/incoming-handler@0.2`, so it is not a \
+         handler; its exports: {0}. `gristmill new` writes a project with a handler"
     )]
     NoHandler(String),
     /// Its handler has another type.
-    #[error("component exports `{HANDLER_EXPORT}` with another type: {0}")]
-    MismatchedHandler(String),
+    #[error("component exports `{0}` with another type: {1}")]
+    MismatchedHandler(String, String),
     /// Its initialisation has another type.
     #[error(
         "component exports `{LIFECYCLE_EXPORT}`, but its `init` is not `func() -> result<_, string>`"
@@ -120,6 +120,19 @@ pub(crate) enum RejectedComponent {
     /// Compiling it exceeded a limit.
     #[error("component could not be compiled within its limits: {0}")]
     TooExpensive(String),
+}
+
+/// The remedy for an import of another WASI, as tools of other years write it; empty for others.
+fn remedy(import: &str) -> &'static str {
+    match import.split_once('@') {
+        Some((name, version)) if name.starts_with("wasi:") && version.starts_with("0.3") => {
+            ": build it for WASI 0.2"
+        }
+        Some((name, version)) if name.starts_with("wasi:") && version.contains("-rc-") => {
+            ": it is of a draft of WASI 0.2, so build it with newer tools"
+        }
+        _ => "",
+    }
 }
 
 /// Checks the first bytes, so that a file that is certainly not a component is refused at no cost.
@@ -204,13 +217,41 @@ pub(crate) fn check_count(what: &str, count: u32, max: u32) -> Result<(), Reject
 /// A component that is ready to be instantiated.
 pub(crate) struct Prepared {
     pub(crate) pre: InstancePre<State>,
-    /// The indices of its handler.
-    pub(crate) indices: HandlerIndices,
+    /// The indices of its exports, of one at least.
+    job: Option<HandlerIndices>,
+    http: Option<ProxyIndices>,
     /// The index of its initialisation, if it has one.
     pub(crate) init: Option<ComponentExportIndex>,
 }
 
 impl Prepared {
+    /// Refuses a component without a handler of this kind.
+    ///
+    /// # Errors
+    /// It has none.
+    pub(crate) fn check(&self, kind: HandlerKind) -> Result<()> {
+        match kind {
+            HandlerKind::Jobs => self.job().map(|_| ()),
+            HandlerKind::Http => self.http().map(|_| ()),
+        }
+    }
+
+    /// The indices of its handler of jobs.
+    ///
+    /// # Errors
+    /// It has none.
+    pub(crate) fn job(&self) -> Result<&HandlerIndices> {
+        self.job.as_ref().context("the component handles no jobs, only HTTP requests")
+    }
+
+    /// The indices of its handler of HTTP.
+    ///
+    /// # Errors
+    /// It has none.
+    pub(crate) fn http(&self) -> Result<&ProxyIndices> {
+        self.http.as_ref().context("the component handles no HTTP requests, only jobs")
+    }
+
     /// A new, initialised instance; or the error of its initialisation.
     ///
     /// # Errors
@@ -239,17 +280,25 @@ pub(crate) fn prepare(
     info: &ComponentInfo,
 ) -> Result<Prepared, RejectedComponent> {
     let pre = linker.instantiate_pre(component).map_err(|error| mismatch(&error, info))?;
-    let is_handler = |export: &&String| export.starts_with("gristmill:handler/run@0.1.");
-    if info.exports.iter().find(is_handler).is_none() {
+    let mismatch = |kind: HandlerKind| {
+        move |error: wasmtime::Error| {
+            let (interface, _) = kind.export();
+            RejectedComponent::MismatchedHandler(interface.to_owned(), causes(&error))
+        }
+    };
+    let is_exported = |kind: HandlerKind| kind.is_among(&info.exports);
+    let job = is_exported(HandlerKind::Jobs).then(|| HandlerIndices::new(&pre)).transpose();
+    let http = is_exported(HandlerKind::Http).then(|| ProxyIndices::new(&pre)).transpose();
+    let job = job.map_err(mismatch(HandlerKind::Jobs))?;
+    let http = http.map_err(mismatch(HandlerKind::Http))?;
+    if job.is_none() && http.is_none() {
         let exports = match info.exports.as_slice() {
             [] => "none".to_owned(),
             exports => exports.join(", "),
         };
         return Err(RejectedComponent::NoHandler(exports));
     }
-    let indices = HandlerIndices::new(&pre)
-        .map_err(|error| RejectedComponent::MismatchedHandler(causes(&error)))?;
-    Ok(Prepared { pre, indices, init: init(component)? })
+    Ok(Prepared { pre, job, http, init: init(component)? })
 }
 
 fn init(component: &Component) -> Result<Option<ComponentExportIndex>, RejectedComponent> {

@@ -4,6 +4,7 @@
 pub(crate) mod cache;
 pub(crate) mod component;
 pub(crate) mod confine;
+pub mod handler_kinds;
 pub mod input_schema;
 pub(crate) mod items;
 pub(crate) mod order;

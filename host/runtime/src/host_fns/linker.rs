@@ -1,9 +1,11 @@
 //! All that handlers may import: the functions of their world, and WASI 0.2.
 
+use gristmill_core::deploy::handler_kind::interface_of;
 use wasmtime::component::{HasSelf, Linker};
 use wasmtime::{Engine, Result};
 
 use super::filesystem;
+use super::wasi_http_ends::mark_ends;
 use super::wasi_http_heads::bound_heads;
 use crate::bindings::Handler;
 use crate::sandbox::state::State;
@@ -48,6 +50,9 @@ const PROVIDED: [(&str, &str, &[&str]); 8] = [
     ("wasi:http", "0.2", &["types", "outgoing-handler"]),
 ];
 
+/// The linker's name of the interface with the types of requests and answers.
+const WASI_HTTP_TYPES: &str = "wasi:http/types@0.2.12";
+
 /// All imports of handlers: their world, and WASI 0.2. All of WASI is linked, since some languages
 /// always import all of it; functions that handlers may not use return an error.
 ///
@@ -58,19 +63,19 @@ pub(crate) fn linker(engine: &Engine) -> Result<Linker<State>> {
     Handler::add_to_linker::<_, HasSelf<State>>(&mut linker, |state| state)?;
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
-    bound_heads(&mut linker)?;
+    linker.allow_shadowing(true);
+    let mut types = linker.instance(WASI_HTTP_TYPES)?;
+    bound_heads(&mut types)?;
+    mark_ends(&mut types)?;
+    linker.allow_shadowing(false);
     filesystem::add_to_linker(&mut linker)?;
     Ok(linker)
 }
 
 /// Whether handlers may import it.
 pub(crate) fn is_provided(import: &str) -> bool {
-    let (name, version) = import.split_once('@').unwrap_or((import, ""));
-    let (package, interface) = name.split_once('/').unwrap_or((name, ""));
-    PROVIDED.iter().any(|(provided, track, interfaces)| {
-        let rest = version.strip_prefix(track);
-        *provided == package
-            && interfaces.contains(&interface)
-            && rest.is_some_and(|patch| patch.starts_with('.') && !patch.contains('-'))
+    PROVIDED.iter().any(|(package, track, interfaces)| {
+        let interface = || interface_of(import, track)?.strip_prefix(package)?.strip_prefix('/');
+        interface().is_some_and(|interface| interfaces.contains(&interface))
     })
 }

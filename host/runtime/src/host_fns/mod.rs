@@ -1,5 +1,5 @@
-//! The host functions for handlers, one file per interface of `wit/`, and the bounds of
-//! `wasi:http`.
+//! The host functions for handlers, one file per interface of `wit/`, and what
+//! this host changes of `wasi:http`.
 
 mod context;
 mod endpoints;
@@ -9,6 +9,7 @@ pub(crate) mod linker;
 mod log;
 mod output;
 mod split;
+mod wasi_http_ends;
 mod wasi_http_heads;
 
 // The interface has only types and no functions.

@@ -7,7 +7,7 @@
 use std::any::Any;
 
 use wasmtime::StoreContextMut;
-use wasmtime::component::{Linker, LinkerInstance, Resource, ResourceTable};
+use wasmtime::component::{LinkerInstance, Resource, ResourceTable};
 use wasmtime_wasi_http::p2::bindings::http::types::{
     HeaderError, Host as _, HostFields, HostOutgoingRequest, Method, OutgoingRequest as WasiRequest,
 };
@@ -15,9 +15,6 @@ use wasmtime_wasi_http::{FieldMap, WasiHttpView as _};
 
 use crate::egress::{HTTP_HEAD_BYTES_MAX, WRITE_BYTES_MAX};
 use crate::sandbox::state::State;
-
-/// The linker's name of the interface whose functions are bounded here.
-const WASI_HTTP_TYPES: &str = "wasi:http/types@0.2.12";
 
 /// What a list of fields takes at most.
 const FIELDS_BYTES: u64 = HTTP_HEAD_BYTES_MAX as u64;
@@ -31,14 +28,10 @@ const REQUEST_BYTES: u64 = 5 * FIELDS_BYTES + 2 * WRITE_BYTES_MAX as u64;
 /// a thousand requests.
 ///
 /// # Errors
-/// When the linker does not have the interface.
-pub(crate) fn bound_heads(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    linker.allow_shadowing(true);
-    let mut types = linker.instance(WASI_HTTP_TYPES)?;
-    bound_texts(&mut types)?;
-    charge_handles(&mut types)?;
-    linker.allow_shadowing(false);
-    Ok(())
+/// When the linker refuses one of the functions.
+pub(crate) fn bound_heads(types: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
+    bound_texts(types)?;
+    charge_handles(types)
 }
 
 fn bound_texts(types: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {

@@ -323,8 +323,9 @@ async fn a_component_that_cannot_run_here_is_refused() {
         ),
         (
             wat::parse_str("(component)").unwrap().into(),
-            "component does not export `gristmill:handler/run@0.1.0`, so it is not a handler; its \
-             exports: none. `gristmill new` writes a project that exports it",
+            "component exports neither `gristmill:handler/run@0.1` nor \
+             `wasi:http/incoming-handler@0.2`, so it is not a handler; its exports: none. \
+             `gristmill new` writes a project with a handler",
         ),
         (
             wat::parse_str(
@@ -333,7 +334,19 @@ async fn a_component_that_cannot_run_here_is_refused() {
             )
             .unwrap()
             .into(),
-            "component exports `gristmill:handler/run@0.1.0` with another type",
+            "component exports `gristmill:handler/run` with another type",
+        ),
+        (
+            guest_that_imports("wasi:http@0.3.0", "types", "f").into(),
+            "component imports `wasi:http/types@0.3.0`, which this host does not provide: build it \
+             for WASI 0.2",
+        ),
+        (
+            wat::parse_str(r#"(component (import "wasi:io/poll@0.2.0-rc-2023-11-10" (instance)))"#)
+                .unwrap()
+                .into(),
+            "component imports `wasi:io/poll@0.2.0-rc-2023-11-10`, which this host does not \
+             provide: it is of a draft of WASI 0.2, so build it with newer tools",
         ),
         (Bytes::from_static(b"\0asm\x0d\0\x01\0\x09\xff"), "not a valid component: "),
     ];

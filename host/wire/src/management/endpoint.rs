@@ -30,6 +30,10 @@ settings! {
         #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::EndpointId>))]
         #[serde(skip_serializing_if = "Option::is_none")]
         pub id: Option<EndpointId>,
+        /// What it handles; `QUEUE` by default. It cannot be changed later.
+        #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "openapi", schema(nullable = false))]
+        pub kind: Option<EndpointType>,
         /// A display name; by default the id.
         #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Name>))]
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,9 +116,11 @@ settings! {
         /// How long its jobs are kept after their end. A submission can choose another time. By
         /// default 30 minutes for `run` and 1 minute for `runsync`, no longer than the ttl.
         retention: EndpointRetention, RetentionInput;
-        /// How many jobs an instance handles, one after the other: several ones for handlers with a
-        /// costly start.
+        /// How many jobs or requests an instance handles, one after the other: several ones for
+        /// handlers with a costly start.
         reuse: Reuse, ReuseInput;
+        /// How HTTP requests are answered, on an endpoint of the type `LOAD_BALANCER`.
+        http: HttpSettings, HttpInput;
     }
 }
 
@@ -193,6 +199,10 @@ pub struct Endpoint {
     /// Its owner.
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Id))]
     pub user_id: OwnerId,
+    /// What it handles.
+    #[serde(rename = "type", default)]
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub kind: EndpointType,
     /// A display name.
     pub name: String,
     /// The template with its handler.
@@ -269,6 +279,45 @@ words! {
         /// There are more than so many jobs for each worker.
         RequestCount = "REQUEST_COUNT",
     }
+}
+
+words! {
+    /// What an endpoint handles.
+    #[derive(Default)]
+    pub enum EndpointType {
+        /// Jobs, which wait in a durable queue.
+        #[default]
+        Queue = "QUEUE",
+        /// HTTP requests, which go straight to a worker.
+        LoadBalancer = "LOAD_BALANCER",
+    }
+}
+
+impl EndpointType {
+    /// Whether it is the type of an endpoint whose creation names none.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+settings! {
+    /// How HTTP requests are answered.
+    #[derive(Copy)]
+    pub struct HttpSettings;
+
+    /// How HTTP requests are answered; a field that is left out keeps its value.
+    #[derive(Copy)]
+    pub struct HttpInput {}
+
+    numbers {
+        /// Milliseconds for which a request waits for a worker; then it is refused with 503.
+        queue_timeout_ms: u64, QUEUE_TIMEOUT_MS = Bounds { min: 1, default: 30_000, max: 300_000 };
+        /// Most MiB of the body of a request.
+        max_request_mib: u32, REQUEST_MIB = Bounds { min: 1, default: 32, max: 4_096 };
+    }
+    optional {}
+    values {}
+    objects {}
 }
 
 settings! {

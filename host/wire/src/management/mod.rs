@@ -27,8 +27,8 @@ pub use cluster::{Cluster, ClusterHost, HostRole};
 pub use compute_type::ComputeType;
 pub use delivery::{Delivery, DeliveryState};
 pub use endpoint::{
-    Endpoint, EndpointInput, EndpointRetention, EndpointSettings, EndpointWithSecret, RateLimit,
-    RetentionInput, Reuse, ReuseInput, ScalerType, check_fuel,
+    Endpoint, EndpointInput, EndpointRetention, EndpointSettings, EndpointType, EndpointWithSecret,
+    HttpInput, HttpSettings, RateLimit, RetentionInput, Reuse, ReuseInput, ScalerType, check_fuel,
 };
 pub use event::{EndpointEvent, JobStatusEvent, LiveEndpoint, NewestJobs, OverviewEvent};
 pub use handler::{Handler, Producer};

@@ -16,6 +16,8 @@ use gristmill_core::billing::price::Prices;
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogStore as _};
 use gristmill_core::deploy::endpoint::{Endpoint, RateLimit};
 use gristmill_core::deploy::template::Template;
+use gristmill_core::http_call::HttpBody;
+use gristmill_core::http_calls::{HttpCalls, NoAnswer, WantedAnswer};
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, TemplateId, WorkerId};
 use gristmill_core::job::policy::Strictness;
 use gristmill_core::job::record::ClaimedJob;
@@ -39,7 +41,7 @@ const EIGHT_DAYS_MS: u64 = 8 * 86_400_000;
 /// The only endpoint.
 pub const ENDPOINT: &str = "e";
 
-/// No target rotates the key of secrets, and each may name any receiver.
+/// No target rotates the key of secrets or has a handler of HTTP, and each may name any receiver.
 #[derive(Debug)]
 struct Nothing;
 
@@ -47,6 +49,13 @@ struct Nothing;
 impl SecretsStore for Nothing {
     async fn rotate_secrets_key(&self) -> Result<Rotated, RotateError> {
         Err(RotateError::Closed)
+    }
+}
+
+#[async_trait]
+impl HttpCalls for Nothing {
+    async fn call(&self, _: WantedAnswer) -> Result<Response<HttpBody>, NoAnswer> {
+        Err(NoAnswer::Busy)
     }
 }
 
@@ -139,6 +148,7 @@ impl Host {
             clock: clock.clone(),
             control,
             jobs: Arc::new(jobs),
+            http_calls: Arc::new(Nothing),
             disk_space: Arc::default(),
             secrets: Arc::new(Nothing),
             receivers: Arc::new(Nothing),
@@ -199,6 +209,7 @@ fn no_limits() -> RateLimits {
         retry: NONE,
         purge_queue: NONE,
         requests: NONE,
+        http: NONE,
         management: NONE,
         events: NONE,
         unauthenticated: AddressLimit { calls_per_10s: NonZeroU32::MAX },

@@ -1,0 +1,180 @@
+//! The call of a client: it waits for its place in the line, for a worker and for the head of the
+//! answer, and stops the handler when the client leaves.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::http_call::{HttpBody, HttpCall};
+use gristmill_core::http_calls::{NoAnswer, WantedAnswer};
+use gristmill_core::id::{JobId, ShardId, SubmissionKind};
+use gristmill_core::metrics::failure_reason::FailureReason;
+use gristmill_core::runtime::AttemptEnd;
+use http::{HeaderMap, Method, Response, header};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt as _, Empty};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::requests::line::{Number, WaitingRequest};
+use crate::workers::{EndpointWorkers, Event, Starter};
+
+/// Has a request answered by the workers of its endpoint, whose present deployment is `now`.
+pub(crate) async fn call(
+    starter: &Starter,
+    workers: &Arc<EndpointWorkers>,
+    now: Arc<Deployment>,
+    wanted: WantedAnswer,
+) -> Result<Response<HttpBody>, NoAnswer> {
+    let WantedAnswer { request, trace, .. } = wanted;
+    let is_head = request.method() == Method::HEAD;
+    let (answer, mut answered) = oneshot::channel();
+    let (ended, report) = oneshot::channel();
+    let stop = CancellationToken::new();
+    let waiting = WaitingRequest {
+        id: JobId::generate(SubmissionKind::Sync, ShardId(0)),
+        call: HttpCall { request, answer },
+        trace,
+        since: starter.shared.clock.now(),
+        stop: stop.clone(),
+        ended,
+    };
+    let (number, demand) = workers.requests().push(waiting).map_err(|_| NoAnswer::Busy)?;
+    let mut client = Client { starter, workers, number, stop: Some(stop) };
+    workers.apply(starter, &now, Event::Demand(demand));
+    let settings = &now.endpoint.settings;
+    let wait = Duration::from_millis(settings.http.queue_timeout_ms);
+    let answer = tokio::select! {
+        biased;
+        answer = &mut answered => answer,
+        () = tokio::time::sleep(wait) => {
+            if client.leave_line() {
+                return Err(workers.fault().map_or(NoAnswer::Busy, NoAnswer::CannotRun));
+            }
+            answered.await
+        }
+    };
+    match answer {
+        Ok(Ok(answer)) => Ok(client.streamed(answer, is_head)),
+        Ok(Err(invalid)) => Err(invalid.into()),
+        Err(_) => {
+            let Ok(report) = report.await else { return Err(NoAnswer::Stopped) };
+            client.stop = None;
+            Err(no_answer(report.end, settings.execution_timeout_ms))
+        }
+    }
+}
+
+/// Why the handler has not answered.
+fn no_answer(end: AttemptEnd<()>, timeout_ms: u64) -> NoAnswer {
+    match end {
+        AttemptEnd::Returned(()) => NoAnswer::Failed {
+            reason: FailureReason::InvalidOutput,
+            error: "the handler returned without an answer".to_owned(),
+        },
+        AttemptEnd::Failed { reason, error } => NoAnswer::Failed { reason, error },
+        AttemptEnd::DeadlineReached => NoAnswer::TimedOut(timeout_ms),
+        AttemptEnd::NoMemory => NoAnswer::NoMemory,
+        AttemptEnd::Stopped | AttemptEnd::HostLost(_) | AttemptEnd::Left => NoAnswer::Stopped,
+    }
+}
+
+/// A client that waits for the head of its answer. When this is dropped, the client has left.
+struct Client<'a> {
+    starter: &'a Starter,
+    workers: &'a Arc<EndpointWorkers>,
+    number: Number,
+    /// Stops the handler; `None` when there is nothing to stop.
+    stop: Option<CancellationToken>,
+}
+
+impl Client<'_> {
+    /// Removes the request from the line. Returns whether it was there.
+    fn leave_line(&mut self) -> bool {
+        let Some(demand) = self.workers.requests().remove(self.number) else { return false };
+        if let Some(now) = self.workers.deployment(&self.starter.shared) {
+            self.workers.apply(self.starter, &now, Event::Demand(demand));
+        }
+        true
+    }
+
+    /// The answer. The handler is stopped when its body is dropped before its end.
+    fn streamed(mut self, answer: Response<HttpBody>, is_head: bool) -> Response<HttpBody> {
+        let stop = self.stop.take();
+        let (head, body) = answer.into_parts();
+        if is_head || body.is_end_stream() {
+            // The client reads none of it, and the handler may go on.
+            let body = Empty::new().map_err(|never| match never {});
+            return Response::from_parts(head, body.boxed_unsync());
+        }
+        let left = announced(&head.headers);
+        Response::from_parts(head, AnswerOfClient { body, left, stop }.boxed_unsync())
+    }
+}
+
+impl Drop for Client<'_> {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take()
+            && !self.leave_line()
+        {
+            stop.cancel();
+        }
+    }
+}
+
+fn announced(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// The body of an answer that a client reads.
+struct AnswerOfClient {
+    body: HttpBody,
+    /// Bytes that are still to come, if the head has announced them. Nobody asks for more then.
+    left: Option<u64>,
+    /// Stops the handler; `None` when the client has all of the body.
+    stop: Option<CancellationToken>,
+}
+
+impl Body for AnswerOfClient {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        match &frame {
+            Some(Ok(frame)) => {
+                if let (Some(left), Some(data)) = (&mut self.left, frame.data_ref()) {
+                    *left = left.saturating_sub(data.len() as u64);
+                }
+                if self.left == Some(0) || frame.is_trailers() {
+                    self.stop = None;
+                }
+            }
+            None | Some(Err(_)) => self.stop = None,
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for AnswerOfClient {
+    fn drop(&mut self) {
+        if let Some(stop) = &self.stop {
+            stop.cancel();
+        }
+    }
+}

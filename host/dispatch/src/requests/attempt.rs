@@ -1,0 +1,75 @@
+//! The attempt at a request: it runs the handler, and reports its end to the call that waits.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::id::WorkerId;
+use gristmill_core::job::record::{Lease, StoreEpoch};
+use gristmill_core::job::state::Claim;
+use gristmill_core::jobs::handler_calls::Caller;
+use gristmill_core::runtime::{Attempt, AttemptKey, Reservation};
+use tracing::debug;
+
+use super::line::WaitingRequest;
+use crate::attempt::measured;
+use crate::attempt_sink::{Place, Sink};
+use crate::shared::Shared;
+
+/// There is no job, so no store gives the claim a number.
+const CLAIM: Claim = Claim(0);
+
+/// Answers a request.
+pub(crate) async fn answer(
+    shared: &Arc<Shared>,
+    deployment: Arc<Deployment>,
+    reservation: Reservation,
+    request: WaitingRequest,
+    worker: WorkerId,
+    place: impl Place,
+) {
+    let WaitingRequest { id, call, trace, since, stop, ended } = request;
+    let (endpoint, metrics) = (&deployment.endpoint, deployment.incarnation.metrics());
+    metrics.started(shared.clock.now().millis_since(since).saturating_mul(1_000));
+    let timeout_ms = endpoint.settings.execution_timeout_ms;
+    let deadline = Instant::now() + Duration::from_millis(timeout_ms);
+    let caller = Caller {
+        job: id,
+        owner: endpoint.owner.clone(),
+        deployment: deployment.clone(),
+        trace: trace.clone(),
+        deadline,
+    };
+    let lease = Lease { job: id, claim: CLAIM, epoch: StoreEpoch(0) };
+    let sink = Arc::new(Sink::new(shared, lease, caller, place, 0));
+    let attempt = Attempt {
+        key: AttemptKey { job: id, claim: CLAIM, worker },
+        number: 1,
+        deployment: deployment.clone(),
+        input: call,
+        s3_config: None,
+        trace,
+        timeout_ms,
+        deadline,
+        stop: stop.clone(),
+    };
+    let mut serving = std::pin::pin!(shared.runtime.serve(reservation, attempt, sink));
+    let report = tokio::select! {
+        biased;
+        report = &mut serving => report,
+        () = shared.stop_attempts.cancelled() => {
+            stop.cancel();
+            serving.await
+        }
+    };
+    metrics.ended(measured(&report.usage));
+    debug!(
+        request.id = %id,
+        endpoint.id = %endpoint.id,
+        run_us = report.usage.run_us,
+        cpu_us = report.usage.cpu_us,
+        "request `{id}` ended: {:?}", report.end
+    );
+    // Nobody waits for it if the handler has answered.
+    let _ = ended.send(report);
+}

@@ -1,0 +1,13 @@
+//! HTTP requests, which go to the workers of their endpoint without a queue on the disk.
+//!
+//! A request waits in the [line](mod@line) of its endpoint, whose length is the demand by which
+//! workers are started, as the jobs that wait are for other endpoints. A worker with a sandbox
+//! takes the next request, and the [attempt] answers it. The [call](crate::http_calls) of the
+//! client waits meanwhile.
+//!
+//! **Promises.** A request is answered once at most, and is never repeated. A client that leaves
+//! ends its request. **Bounds.** Those of the line; the workers of an endpoint, each with one
+//! request.
+
+pub(crate) mod attempt;
+pub(crate) mod line;

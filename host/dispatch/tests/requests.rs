@@ -1,0 +1,337 @@
+//! HTTP requests through the dispatcher, with a runtime whose behaviour is in the path.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::expect_used,
+    reason = "a test stops at the first surprise"
+)]
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogKey};
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointType};
+use gristmill_core::deploy::template::Template;
+use gristmill_core::http_call::{HttpBody, HttpCall, InvalidAnswer};
+use gristmill_core::http_calls::{HttpCalls as _, NoAnswer, WantedAnswer};
+use gristmill_core::id::{EndpointId, OwnerId, ShardId, TemplateId};
+use gristmill_core::runtime::{
+    Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun, FailureReason, Reservation,
+    Runtime, RuntimeLoad,
+};
+use gristmill_core::sharing::shares::Level;
+use gristmill_core::signals::Signals;
+use gristmill_core::store::StoreError;
+use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_core::trace::Tracer;
+use gristmill_core::workers::Workers as _;
+use gristmill_dispatch::{Dispatcher, Parts};
+use gristmill_test_support::ModelStore;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Empty, StreamBody};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+/// Behaves as the path says.
+#[derive(Debug)]
+struct Site {
+    sandboxes: Arc<Semaphore>,
+    is_broken: AtomicBool,
+    running: AtomicU64,
+    running_max: AtomicU64,
+    /// Requests that were stopped.
+    stopped: AtomicU64,
+}
+
+#[async_trait]
+impl Runtime for Site {
+    async fn prepare(&self, _: &Deployment) -> Result<(), CannotRun> {
+        match self.is_broken.load(Ordering::SeqCst) {
+            true => Err(CannotRun("it is broken".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    fn try_reserve(&self, _: &Arc<Deployment>, _: Level) -> Option<Reservation> {
+        self.sandboxes.clone().try_acquire_owned().ok().map(Reservation::new)
+    }
+
+    async fn reserve(&self, _: &Arc<Deployment>, _: Level) -> Reservation {
+        Reservation::new(self.sandboxes.clone().acquire_owned().await.unwrap())
+    }
+
+    fn retire(&self, _: &EndpointId, _: Option<&Arc<Deployment>>) {}
+
+    fn load(&self) -> RuntimeLoad {
+        RuntimeLoad::default()
+    }
+
+    async fn perform(&self, _: Reservation, _: Attempt, _: Arc<dyn AttemptSink>) -> AttemptReport {
+        panic!("there are no jobs");
+    }
+
+    async fn serve(
+        &self,
+        reservation: Reservation,
+        attempt: Attempt<HttpCall>,
+        _: Arc<dyn AttemptSink>,
+    ) -> AttemptReport<()> {
+        let _room = reservation.downcast::<OwnedSemaphorePermit>().unwrap();
+        let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.running_max.fetch_max(running, Ordering::SeqCst);
+        let (HttpCall { request, answer }, attempt) = attempt.split();
+        let end = match request.uri().path() {
+            "/" => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                let _ = answer.send(Ok(Response::new(pieces(&["hello"], None))));
+                AttemptEnd::Returned(())
+            }
+            "/wait" => self.wait(&attempt.stop).await,
+            "/stream" => {
+                let ended = attempt.stop.clone();
+                let _ = answer.send(Ok(Response::new(pieces(&["a", "b"], Some(ended)))));
+                self.wait(&attempt.stop).await
+            }
+            "/of-length" => {
+                let body = pieces(&["a", "b"], Some(attempt.stop.clone()));
+                let answered = Response::builder().header("content-length", "2").body(body);
+                let _ = answer.send(Ok(answered.unwrap()));
+                tokio::select! {
+                    end = self.wait(&attempt.stop) => end,
+                    () = tokio::time::sleep(Duration::from_secs(5)) => AttemptEnd::Returned(()),
+                }
+            }
+            "/nothing" => AttemptEnd::Returned(()),
+            "/invalid" => {
+                let _ = answer.send(Err(InvalidAnswer("no".to_owned())));
+                AttemptEnd::Returned(())
+            }
+            "/fail" => AttemptEnd::Failed { reason: FailureReason::Trap, error: "no".to_owned() },
+            "/late" => AttemptEnd::DeadlineReached,
+            path => panic!("{path}?"),
+        };
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        end.into()
+    }
+}
+
+impl Site {
+    async fn wait(&self, stop: &CancellationToken) -> AttemptEnd<()> {
+        stop.cancelled().await;
+        self.stopped.fetch_add(1, Ordering::SeqCst);
+        AttemptEnd::Stopped
+    }
+}
+
+/// A body of these pieces, which ends when the token fires.
+fn pieces(pieces: &[&'static str], ends: Option<CancellationToken>) -> HttpBody {
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    for piece in pieces {
+        sender.send(Ok::<_, Infallible>(Frame::data(Bytes::from(*piece)))).unwrap();
+    }
+    tokio::spawn(async move {
+        if let Some(ends) = ends {
+            ends.cancelled().await;
+        }
+        drop(sender);
+    });
+    let frames = futures::stream::poll_fn(move |context| receiver.poll_recv(context));
+    StreamBody::new(frames).map_err(|never| match never {}).boxed_unsync()
+}
+
+struct Bench {
+    site: Arc<Site>,
+    dispatcher: Arc<Dispatcher>,
+    catalog: Arc<Catalog>,
+}
+
+impl Bench {
+    async fn new(workers_max: u32, sandboxes: usize) -> Self {
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_000_000)));
+        let signals = Arc::new(Signals::default());
+        let store = Arc::new(ModelStore::new(ShardId(1), clock.clone(), signals.clone()));
+        let catalog = Arc::new(Catalog::open(store.clone(), clock.clone()).await.unwrap());
+        let owner = OwnerId::new("o").unwrap();
+        let template = Template::new(TemplateId::new("t").unwrap(), owner.clone(), "i:latest");
+        let at = Timestamp::from_millis(0);
+        let mut endpoint = Endpoint::new(endpoint(), owner, template.id.clone(), at);
+        endpoint.kind = EndpointType::LoadBalancer;
+        endpoint.settings.workers_max = workers_max;
+        endpoint.settings.http.queue_timeout_ms = 1_000;
+        let entries = [CatalogEntry::Template(template), CatalogEntry::Endpoint(endpoint)];
+        put(&catalog, entries.map(CatalogChange::Put).into()).await;
+        let site = Arc::new(Site {
+            sandboxes: Arc::new(Semaphore::new(sandboxes)),
+            is_broken: AtomicBool::default(),
+            running: AtomicU64::default(),
+            running_max: AtomicU64::default(),
+            stopped: AtomicU64::default(),
+        });
+        let dispatcher = Dispatcher::start(Parts {
+            store,
+            catalog: catalog.clone(),
+            runtime: site.clone(),
+            signals,
+            clock,
+            logs: Arc::default(),
+            tracer: Tracer::default(),
+            guests: tokio::runtime::Handle::current(),
+        });
+        Self { site, dispatcher, catalog }
+    }
+
+    fn call(
+        &self,
+        path: &str,
+    ) -> impl Future<Output = Result<Response<HttpBody>, NoAnswer>> + use<> {
+        let deployment = self.catalog.deployment(&endpoint()).unwrap();
+        let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
+        let uri = format!("http://site{path}");
+        let request = Request::get(uri).body(body).unwrap();
+        let dispatcher = self.dispatcher.clone();
+        async move { dispatcher.call(WantedAnswer { deployment, request, trace: None }).await }
+    }
+
+    /// Waits until so many requests were stopped, and none runs.
+    async fn until_stopped(&self, count: u64) {
+        let wait = async {
+            while self.site.stopped.load(Ordering::SeqCst) != count
+                || self.site.running.load(Ordering::SeqCst) != 0
+            {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), wait).await.expect("they are not stopped");
+    }
+}
+
+fn endpoint() -> EndpointId {
+    EndpointId::new("site").unwrap()
+}
+
+async fn put(catalog: &Catalog, changes: Vec<CatalogChange>) {
+    catalog.change(|_| Ok::<_, StoreError>((changes, ()))).await.unwrap();
+}
+
+async fn text(answer: Response<HttpBody>) -> Bytes {
+    answer.into_body().collect().await.unwrap().to_bytes()
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_are_answered_by_as_many_workers_as_the_endpoint_has() {
+    let bench = Bench::new(4, 100).await;
+    let answers = futures::future::join_all((0..32).map(|_| bench.call("/"))).await;
+    for answer in answers {
+        assert_eq!(text(answer.unwrap()).await, "hello");
+    }
+    assert_eq!(bench.site.running_max.load(Ordering::SeqCst), 4);
+    assert_eq!(bench.dispatcher.counts(&endpoint()).running, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_end_without_an_answer_has_its_reason() {
+    let bench = Bench::new(4, 100).await;
+    let failed = |reason, error: &str| NoAnswer::Failed { reason, error: error.to_owned() };
+    for (path, expected) in [
+        ("/fail", failed(FailureReason::Trap, "no")),
+        (
+            "/nothing",
+            failed(FailureReason::InvalidOutput, "the handler returned without an answer"),
+        ),
+        ("/invalid", InvalidAnswer("no".to_owned()).into()),
+        ("/late", NoAnswer::TimedOut(600_000)),
+    ] {
+        assert_eq!(bench.call(path).await.unwrap_err(), expected, "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_for_its_time_and_no_longer() {
+    let bench = Bench::new(1, 100).await;
+    let first = tokio::spawn(bench.call("/wait"));
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert_eq!(bench.call("/").await.unwrap_err(), NoAnswer::Busy);
+    first.abort();
+    bench.until_stopped(1).await;
+    assert_eq!(text(bench.call("/").await.unwrap()).await, "hello");
+    // The same without a sandbox.
+    let bench = Bench::new(4, 0).await;
+    assert_eq!(bench.call("/").await.unwrap_err(), NoAnswer::Busy);
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert_eq!(bench.dispatcher.counts(&endpoint()).throttled, 0, "nobody waits any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_for_a_broken_component_waits_until_it_is_mended() {
+    let bench = Bench::new(4, 100).await;
+    bench.site.is_broken.store(true, Ordering::SeqCst);
+    let refused = bench.call("/").await.unwrap_err();
+    assert_eq!(refused, NoAnswer::CannotRun("it is broken".to_owned()));
+    bench.site.is_broken.store(false, Ordering::SeqCst);
+    // The component is tried again after some seconds, and each request asks for it.
+    let mended = async {
+        while bench.call("/").await.is_err() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), mended).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_ends_its_request() {
+    let bench = Bench::new(1, 100).await;
+    // While it waits for the head, while it reads, and while it waits for a worker.
+    let waiting = tokio::spawn(bench.call("/wait"));
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let behind = tokio::spawn(bench.call("/wait"));
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    behind.abort();
+    waiting.abort();
+    bench.until_stopped(1).await;
+    let mut body = bench.call("/stream").await.unwrap().into_body();
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "a");
+    drop(body);
+    bench.until_stopped(2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_may_go_on_when_its_client_has_everything() {
+    let bench = Bench::new(1, 100).await;
+    let mut body = bench.call("/of-length").await.unwrap().into_body();
+    for piece in ["a", "b"] {
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), piece);
+    }
+    drop(body);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    bench.until_stopped(0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_line_of_an_endpoint_is_bounded() {
+    let bench = Bench::new(1, 0).await;
+    let waiting: Vec<_> = (0..1_001).map(|_| tokio::spawn(bench.call("/"))).collect();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert_eq!(waiting.iter().filter(|call| call.is_finished()).count(), 1);
+    for call in waiting {
+        assert_eq!(call.await.unwrap().unwrap_err(), NoAnswer::Busy);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_endpoint_answers_nothing() {
+    let bench = Bench::new(1, 100).await;
+    let running = tokio::spawn(bench.call("/"));
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let behind = tokio::spawn(bench.call("/"));
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    put(&bench.catalog, vec![CatalogChange::Delete(CatalogKey::Endpoint(endpoint()))]).await;
+    bench.dispatcher.refresh(&endpoint());
+    assert_eq!(behind.await.unwrap().unwrap_err(), NoAnswer::Stopped);
+    assert_eq!(text(running.await.unwrap().unwrap()).await, "hello");
+}
