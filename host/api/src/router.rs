@@ -26,7 +26,7 @@ use utoipa_axum::routes;
 use crate::answer::browser_headers::with_security_headers;
 use crate::answer::error::{ApiError, ErrorCode};
 use crate::fallback;
-use crate::http_endpoints::{Door, Target};
+use crate::http_endpoints::{self, Door, Target};
 use crate::http_metrics::HttpMetrics;
 use crate::identity::admission::AdmissionLayer;
 use crate::identity::caller::{Anyone, Guarded, scope_of};
@@ -404,12 +404,16 @@ enum RefusalFormat {
     OpenAi,
     /// The errors of a registry.
     Registry,
+    /// In the place of a handler's answer.
+    Http,
 }
 
 impl RefusalFormat {
     /// That of the path's API.
     fn of(path: &str) -> Self {
-        if path.starts_with("/v1/") {
+        if Target::of(path).is_some() {
+            Self::Http
+        } else if path.starts_with("/v1/") {
             Self::Management
         } else if path.contains("/openai/") {
             Self::OpenAi
@@ -422,12 +426,12 @@ impl RefusalFormat {
 
     /// The answer with a refusal.
     async fn refuse(self, refused: ApiError) -> Response<Body> {
-        let response = refused.into_response();
         match self {
-            Self::Queue => response,
-            Self::Management => ApiError::add_message(response).await,
-            Self::OpenAi => queue::openai::reshape_refusal(response).await,
-            Self::Registry => registry::reshape_refusal(response).await,
+            Self::Queue => refused.into_response(),
+            Self::Management => ApiError::add_message(refused.into_response()).await,
+            Self::OpenAi => queue::openai::reshape_refusal(refused.into_response()).await,
+            Self::Registry => registry::reshape_refusal(refused.into_response()).await,
+            Self::Http => http_endpoints::refuse(refused),
         }
     }
 }

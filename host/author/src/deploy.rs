@@ -151,9 +151,12 @@ impl Deployable {
     /// upload, nothing that runs has changed then.
     pub(crate) async fn put(self, client: &Client) -> anyhow::Result<(Handler, DeployedEndpoint)> {
         let Self { name, tag, component, template, endpoint } = self;
-        // A component with both handles jobs, unless its endpoint exists with the other type.
-        let is_http = handler_kinds(&component) == [HandlerKind::Http];
-        let kind = is_http.then_some(EndpointType::LoadBalancer);
+        let kind = match *handler_kinds(&component) {
+            [HandlerKind::Http] => Some(EndpointType::LoadBalancer),
+            [HandlerKind::Jobs] => Some(EndpointType::Queue),
+            // The endpoint keeps its type. A new one takes jobs.
+            _ => None,
+        };
         let image = format!("{name}:{tag}");
         let template = TemplateInput {
             image_name: Some(image.clone()),

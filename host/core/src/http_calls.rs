@@ -1,4 +1,5 @@
-//! What has HTTP requests answered: a worker of the endpoint, without a queue on the disk.
+//! The calls by which HTTP requests are answered: by a worker of the endpoint, without a queue on
+//! the disk.
 
 use std::sync::Arc;
 
@@ -18,8 +19,8 @@ pub trait HttpCalls: Send + Sync + std::fmt::Debug {
     /// before its end.
     ///
     /// # Errors
-    /// [`NoAnswer`]. The request may have had effects, unless it was [`Busy`](NoAnswer::Busy), and
-    /// is never repeated here.
+    /// [`NoAnswer`]. The request may have had effects, except for [`Busy`](NoAnswer::Busy) and
+    /// [`CannotRun`](NoAnswer::CannotRun), and is never repeated here.
     async fn call(&self, wanted: WantedAnswer) -> Result<Response<HttpBody>, NoAnswer>;
 }
 

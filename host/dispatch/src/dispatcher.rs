@@ -179,7 +179,11 @@ impl Dispatcher {
 
 impl QueueListener for Dispatcher {
     fn demand_changed(&self, endpoint: &EndpointId, demand: Demand) {
-        if let Some((workers, now)) = self.workers(endpoint) {
+        // The jobs of an earlier endpoint with this id may still be deleted, and their demand has
+        // versions of its own.
+        if let Some((workers, now)) = self.workers(endpoint)
+            && now.endpoint.kind == EndpointType::Queue
+        {
             workers.apply(&self.starter, &now, Event::Demand(demand));
         }
     }
@@ -200,6 +204,10 @@ impl HttpCalls for Dispatcher {
     async fn call(&self, wanted: WantedAnswer) -> Result<Response<HttpBody>, NoAnswer> {
         let endpoint = &wanted.deployment.endpoint.id;
         let (workers, now) = self.workers(endpoint).ok_or(NoAnswer::Stopped)?;
+        // Another owner may have made an endpoint with the id since the caller was checked.
+        if !workers.are_of(&wanted.deployment) {
+            return Err(NoAnswer::Stopped);
+        }
         if now.endpoint.scaling().in_effect().workers_max == 0 {
             return Err(NoAnswer::Busy);
         }
@@ -221,12 +229,12 @@ impl Workers for Dispatcher {
         }
         let Some((workers, now)) = self.workers(endpoint) else { return };
         workers.apply(&self.starter, &now, Event::Changed);
-        // The store tells only changes, and jobs may have waited since an earlier start.
-        let (starter, endpoint) = (self.starter.clone(), endpoint.clone());
+        // The line of requests began with this process, so its changes are all known.
         if now.endpoint.kind == EndpointType::LoadBalancer {
-            // Requests have waited since this process began, and their changes are all known.
             return;
         }
+        // The store reports only changes, and jobs may have waited since an earlier start.
+        let (starter, endpoint) = (self.starter.clone(), endpoint.clone());
         self.starter.guests.spawn(async move {
             let shared = &starter.shared;
             // A store that returns an error is closing.

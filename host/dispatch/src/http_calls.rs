@@ -14,7 +14,7 @@ use gristmill_core::http_calls::{NoAnswer, WantedAnswer};
 use gristmill_core::id::{JobId, ShardId, SubmissionKind};
 use gristmill_core::metrics::failure_reason::FailureReason;
 use gristmill_core::runtime::AttemptEnd;
-use http::{HeaderMap, Method, Response, header};
+use http::{HeaderMap, Method, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt as _, Empty};
 use tokio::sync::oneshot;
@@ -22,6 +22,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::requests::line::{Number, WaitingRequest};
 use crate::workers::{EndpointWorkers, Event, Starter};
+
+/// The interval at which a call looks whether its request has returned to the line.
+const RETURNED_LOOK: Duration = Duration::from_secs(1);
 
 /// Has a request answered by the workers of its endpoint, whose present deployment is `now`.
 pub(crate) async fn call(
@@ -43,19 +46,22 @@ pub(crate) async fn call(
         stop: stop.clone(),
         ended,
     };
-    let (number, demand) = workers.requests().push(waiting).map_err(|_| NoAnswer::Busy)?;
+    let (number, demand) = workers.requests().push(waiting)?;
     let mut client = Client { starter, workers, number, stop: Some(stop) };
     workers.apply(starter, &now, Event::Demand(demand));
     let settings = &now.endpoint.settings;
-    let wait = Duration::from_millis(settings.http.queue_timeout_ms);
-    let answer = tokio::select! {
-        biased;
-        answer = &mut answered => answer,
-        () = tokio::time::sleep(wait) => {
-            if client.leave_line() {
-                return Err(workers.fault().map_or(NoAnswer::Busy, NoAnswer::CannotRun));
+    let mut wait = Duration::from_millis(settings.http.queue_timeout_ms);
+    let answer = loop {
+        tokio::select! {
+            biased;
+            answer = &mut answered => break answer,
+            () = tokio::time::sleep(wait) => {
+                if client.leave_line() {
+                    return Err(workers.fault().map_or(NoAnswer::Busy, NoAnswer::CannotRun));
+                }
+                // A worker has it, and may yet put it back.
+                wait = RETURNED_LOOK;
             }
-            answered.await
         }
     };
     match answer {
@@ -105,23 +111,25 @@ impl Client<'_> {
     /// The answer. The handler is stopped when its body is dropped before its end.
     fn streamed(mut self, answer: Response<HttpBody>, is_head: bool) -> Response<HttpBody> {
         let stop = self.stop.take();
-        let (head, body) = answer.into_parts();
-        if is_head || body.is_end_stream() {
-            // The client reads none of it, and the handler may go on.
-            let body = Empty::new().map_err(|never| match never {});
-            return Response::from_parts(head, body.boxed_unsync());
-        }
+        let (head, mut body) = answer.into_parts();
         let left = announced(&head.headers);
+        let is_bare = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&head.status);
+        if is_head || is_bare || left == Some(0) || body.is_end_stream() {
+            // The client gets none of it. It is read nevertheless: the handler would fail otherwise.
+            tokio::spawn(async move { while let Some(Ok(_)) = body.frame().await {} });
+            let none = Empty::new().map_err(|never| match never {});
+            return Response::from_parts(head, none.boxed_unsync());
+        }
         Response::from_parts(head, AnswerOfClient { body, left, stop }.boxed_unsync())
     }
 }
 
 impl Drop for Client<'_> {
     fn drop(&mut self) {
-        if let Some(stop) = self.stop.take()
-            && !self.leave_line()
-        {
+        if let Some(stop) = self.stop.take() {
+            // First, so that a worker that puts the request back drops it.
             stop.cancel();
+            self.leave_line();
         }
     }
 }

@@ -20,12 +20,13 @@ use gristmill_core::deploy::template::Template;
 use gristmill_core::http_call::{HttpBody, HttpCall, InvalidAnswer};
 use gristmill_core::http_calls::{HttpCalls as _, NoAnswer, WantedAnswer};
 use gristmill_core::id::{EndpointId, OwnerId, ShardId, TemplateId};
+use gristmill_core::job::record::Demand;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun, FailureReason, Reservation,
     Runtime, RuntimeLoad,
 };
 use gristmill_core::sharing::shares::Level;
-use gristmill_core::signals::Signals;
+use gristmill_core::signals::{QueueListener as _, Signals};
 use gristmill_core::store::StoreError;
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::trace::Tracer;
@@ -107,6 +108,15 @@ impl Runtime for Site {
                     () = tokio::time::sleep(Duration::from_secs(5)) => AttemptEnd::Returned(()),
                 }
             }
+            "/bare" => {
+                let body = pieces(&["a"], Some(attempt.stop.clone()));
+                let answered = Response::builder().status(204).body(body).unwrap();
+                let _ = answer.send(Ok(answered));
+                tokio::select! {
+                    end = self.wait(&attempt.stop) => end,
+                    () = tokio::time::sleep(Duration::from_secs(5)) => AttemptEnd::Returned(()),
+                }
+            }
             "/nothing" => AttemptEnd::Returned(()),
             "/invalid" => {
                 let _ = answer.send(Err(InvalidAnswer("no".to_owned())));
@@ -157,15 +167,7 @@ impl Bench {
         let signals = Arc::new(Signals::default());
         let store = Arc::new(ModelStore::new(ShardId(1), clock.clone(), signals.clone()));
         let catalog = Arc::new(Catalog::open(store.clone(), clock.clone()).await.unwrap());
-        let owner = OwnerId::new("o").unwrap();
-        let template = Template::new(TemplateId::new("t").unwrap(), owner.clone(), "i:latest");
-        let at = Timestamp::from_millis(0);
-        let mut endpoint = Endpoint::new(endpoint(), owner, template.id.clone(), at);
-        endpoint.kind = EndpointType::LoadBalancer;
-        endpoint.settings.workers_max = workers_max;
-        endpoint.settings.http.queue_timeout_ms = 1_000;
-        let entries = [CatalogEntry::Template(template), CatalogEntry::Endpoint(endpoint)];
-        put(&catalog, entries.map(CatalogChange::Put).into()).await;
+        create(&catalog, workers_max).await;
         let site = Arc::new(Site {
             sandboxes: Arc::new(Semaphore::new(sandboxes)),
             is_broken: AtomicBool::default(),
@@ -184,6 +186,12 @@ impl Bench {
             guests: tokio::runtime::Handle::current(),
         });
         Self { site, dispatcher, catalog }
+    }
+
+    /// Creates the endpoint again.
+    async fn create(&self, workers_max: u32) {
+        create(&self.catalog, workers_max).await;
+        self.dispatcher.refresh(&endpoint());
     }
 
     fn call(
@@ -213,6 +221,18 @@ impl Bench {
 
 fn endpoint() -> EndpointId {
     EndpointId::new("site").unwrap()
+}
+
+async fn create(catalog: &Catalog, workers_max: u32) {
+    let owner = OwnerId::new("o").unwrap();
+    let template = Template::new(TemplateId::new("t").unwrap(), owner.clone(), "i:latest");
+    let at = Timestamp::from_millis(0);
+    let mut endpoint = Endpoint::new(endpoint(), owner, template.id.clone(), at);
+    endpoint.kind = EndpointType::LoadBalancer;
+    endpoint.settings.workers_max = workers_max;
+    endpoint.settings.http.queue_timeout_ms = 1_000;
+    let entries = [CatalogEntry::Template(template), CatalogEntry::Endpoint(endpoint)];
+    put(catalog, entries.map(CatalogChange::Put).into()).await;
 }
 
 async fn put(catalog: &Catalog, changes: Vec<CatalogChange>) {
@@ -309,6 +329,9 @@ async fn a_handler_may_go_on_when_its_client_has_everything() {
     }
     drop(body);
     tokio::time::sleep(Duration::from_secs(6)).await;
+    // The body of such an answer is not asked for at all.
+    drop(bench.call("/bare").await.unwrap());
+    tokio::time::sleep(Duration::from_secs(6)).await;
     bench.until_stopped(0).await;
 }
 
@@ -323,9 +346,19 @@ async fn the_line_of_an_endpoint_is_bounded() {
     }
 }
 
+/// Such jobs are those of a deleted endpoint with the same id.
+#[tokio::test(start_paused = true)]
+async fn the_demand_of_jobs_is_not_that_of_requests() {
+    let bench = Bench::new(1, 100).await;
+    let of_jobs = Demand { version: 1_000, ..Demand::default() };
+    bench.dispatcher.demand_changed(&endpoint(), of_jobs);
+    assert_eq!(text(bench.call("/").await.unwrap()).await, "hello");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_deleted_endpoint_answers_nothing() {
     let bench = Bench::new(1, 100).await;
+    let late = bench.call("/");
     let running = tokio::spawn(bench.call("/"));
     tokio::time::sleep(Duration::from_millis(10)).await;
     let behind = tokio::spawn(bench.call("/"));
@@ -334,4 +367,8 @@ async fn a_deleted_endpoint_answers_nothing() {
     bench.dispatcher.refresh(&endpoint());
     assert_eq!(behind.await.unwrap().unwrap_err(), NoAnswer::Stopped);
     assert_eq!(text(running.await.unwrap().unwrap()).await, "hello");
+    // Nor does the next endpoint with its id, which may be another owner's.
+    bench.create(1).await;
+    assert_eq!(late.await.unwrap_err(), NoAnswer::Stopped);
+    assert_eq!(text(bench.call("/").await.unwrap()).await, "hello");
 }

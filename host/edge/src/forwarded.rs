@@ -199,15 +199,19 @@ where
                 return Poll::Ready(Some(Err(error.into())));
             }
         };
-        match frame {
-            Some(frame) => Poll::Ready(Some(frame.map_err(Into::into))),
-            None if self.has_length => Poll::Ready(None),
-            None => {
-                self.is_ended = true;
-                let end = [(ANSWER_END, HeaderValue::from_static("1"))];
-                Poll::Ready(Some(Ok(Frame::trailers(HeaderMap::from_iter(end)))))
-            }
+        let mut trailers = match frame.transpose().map_err(Into::<Self::Error>::into)? {
+            Some(frame) => match frame.into_trailers() {
+                Ok(trailers) => trailers,
+                Err(data) => return Poll::Ready(Some(Ok(data))),
+            },
+            None if self.has_length => return Poll::Ready(None),
+            None => HeaderMap::new(),
+        };
+        self.is_ended = true;
+        if !self.has_length {
+            trailers.insert(ANSWER_END, HeaderValue::from_static("1"));
         }
+        Poll::Ready(Some(Ok(Frame::trailers(trailers))))
     }
 
     fn is_end_stream(&self) -> bool {

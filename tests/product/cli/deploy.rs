@@ -42,6 +42,33 @@ async fn deploy_prints_the_urls_for_people_and_no_colours_into_a_pipe() {
     assert!(!shown.stdout.contains('\u{1b}') && !shown.stderr.contains('\u{1b}'), "{shown:?}");
 }
 
+/// The exports of the component choose the type of a new endpoint, and must fit an existing one.
+#[tokio::test]
+async fn a_handler_of_http_gets_an_endpoint_of_its_own_type() {
+    let host = shared_host();
+    let site = guests::http_playground().display().to_string();
+    let said = run(on(&host), &format!("deploy {site} --name cli-site")).succeeded();
+    let url = format!("{}/http/cli-site/", host.url());
+    assert!(said.stdout.contains(&url), "{said:?}");
+    assert!(
+        said.stderr
+            .contains(&format!("curl -H \"Authorization: Bearer $GRISTMILL_API_KEY\" {url}"))
+    );
+    let endpoint = host.client.get("/v1/endpoints/cli-site").await.ok();
+    assert_eq!(endpoint["type"], "LOAD_BALANCER", "{endpoint}");
+    assert_eq!(host.client.get("/http/cli-site/").await.text, "hello\n");
+    // Nothing that runs is changed by a deploy that is refused.
+    let echo = guests::echo().display().to_string();
+    run(on(&host), &format!("deploy {echo} --name cli-site")).failed(1, &["cannot be changed"]);
+    assert_eq!(host.client.get("/http/cli-site/").await.text, "hello\n");
+    run(on(&host), &format!("deploy {site} --name cli-site --workers-max 2")).succeeded();
+    // Another endpoint may have had the name and its template before.
+    host.client.delete("/v1/endpoints/cli-site").await;
+    run(on(&host), &format!("deploy {echo} --name cli-site")).succeeded();
+    let endpoint = host.client.get("/v1/endpoints/cli-site").await.ok();
+    assert_eq!(endpoint["type"], "QUEUE", "{endpoint}");
+}
+
 #[tokio::test]
 async fn deploy_suggests_the_projects_own_input() {
     let host = shared_host();

@@ -195,6 +195,30 @@ async fn each_type_of_endpoint_has_its_own_calls() {
     let queue = json!({ "templateId": template });
     let refused = client.post("/v1/endpoints", &queue).await.refused(400);
     assert!(refused.contains("answers HTTP requests and handles no jobs"), "{refused}");
+    // A push may move the template's image to a handler of the other kind. Then other settings can
+    // still be changed, and requests have the reason.
+    let bytes = std::fs::read(guests::http_playground()).unwrap();
+    client.upload("moved:latest", bytes).await.ok();
+    let settings = json!({ "type": "LOAD_BALANCER", "http": { "queueTimeoutMs": 1_000 } });
+    let moved = client.deploy_image("moved:latest", "site-moved", settings).await;
+    client.upload("moved:latest", std::fs::read(guests::echo()).unwrap()).await.ok();
+    client.patch(&format!("/v1/endpoints/{moved}"), &json!({ "workersMax": 2 })).await.ok();
+    let answer = get(&client, &moved, "/").send().await.unwrap();
+    assert_eq!(answer.status(), 503);
+    assert!(answer.text().await.unwrap().contains("handles no HTTP requests, only jobs"));
+}
+
+#[tokio::test]
+async fn the_reason_of_a_failure_after_the_head_is_in_the_log() {
+    let host = shared_host();
+    let client = host.client();
+    let site = site(&host, "site-12", json!({})).await;
+    let _ = get(&client, &site, "/panic-later").send().await;
+    eventually("the log has the reason", async || {
+        let lines = client.get(&format!("/v1/endpoints/{site}/logs")).await.text;
+        lines.contains("as asked").then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -51,7 +51,7 @@ impl Door {
             None => self.admitted(request, &origin).await,
         };
         origin.end_of_call(|key| self.state.control.keys.is_valid(key));
-        let mut answer = answered.unwrap_or_else(refusal::answer);
+        let mut answer = answered.unwrap_or_else(refusal::refuse);
         answer_owner::record(&mut answer, version, origin.owner());
         answer
     }
@@ -65,10 +65,10 @@ impl Door {
         B: hyper::body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
     {
         let (mut parts, body) = request.into_parts();
-        rules::check_caller(&parts.headers)?;
-        check_form(&parts)?;
         parts.extensions.insert(origin.clone());
         let identity = auth::identify(&parts, &self.state, Form::BearerOrBare)?;
+        rules::check_caller(&parts.headers)?;
+        check_form(&parts)?;
         let path = parts.uri.path().to_owned();
         let target = Target::of(&path).ok_or_else(|| ApiError::not_found("no endpoint"))?;
         let found = self.find(&target, &identity).or_else(|refused| {
@@ -90,9 +90,11 @@ impl Door {
         let mut request = Request::new(body);
         (*request.method_mut(), *request.uri_mut()) = (parts.method.clone(), uri);
         *request.headers_mut() = headers;
-        let (trace, _) = self.state.tracer.receive(caller_trace(&parts.headers));
+        let trace = caller_trace(&parts.headers);
         let wanted = WantedAnswer { deployment: deployment.clone(), request, trace };
         let mut answer = self.state.http_calls.call(wanted).await?;
+        // The request may have waited for minutes.
+        KeyCheck::new(&self.state, &identity).check()?;
         rules::confine(answer.headers_mut());
         let answer = with_security_headers(answer.map(Body::new));
         Ok(match permit {

@@ -17,4 +17,5 @@ mod rules;
 mod target;
 
 pub(crate) use door::Door;
+pub(crate) use refusal::refuse;
 pub(crate) use target::Target;

@@ -9,7 +9,7 @@ use crate::answer::browser_headers::with_security_headers;
 use crate::answer::error::{ApiError, ErrorCode};
 
 /// Its code, by which a client distinguishes a refusal of the host from an answer of the handler.
-const ERROR: HeaderName = HeaderName::from_static("x-gristmill-error");
+pub(super) const ERROR: HeaderName = HeaderName::from_static("x-gristmill-error");
 
 impl From<NoAnswer> for ApiError {
     fn from(none: NoAnswer) -> Self {
@@ -26,7 +26,7 @@ impl From<NoAnswer> for ApiError {
 }
 
 /// The answer of a refusal.
-pub(super) fn answer(refused: ApiError) -> Response<Body> {
+pub(crate) fn refuse(refused: ApiError) -> Response<Body> {
     let code = refused.code().as_str();
     let mut answer = refused.into_response();
     answer.headers_mut().insert(ERROR, HeaderValue::from_static(code));

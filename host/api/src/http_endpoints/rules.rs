@@ -6,6 +6,7 @@
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
+use super::refusal::ERROR;
 use crate::answer::error::{ApiError, ErrorCode};
 
 const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
@@ -13,10 +14,16 @@ const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SERVICE_WORKER: HeaderName = HeaderName::from_static("service-worker");
 
 /// Headers of a request that the handler does not get.
-const WITHHELD: [HeaderName; 2] = [header::COOKIE, HeaderName::from_static("x-gristmill-console")];
+const WITHHELD: [HeaderName; 5] = [
+    header::AUTHORIZATION,
+    header::CONNECTION,
+    header::COOKIE,
+    header::FORWARDED,
+    HeaderName::from_static("x-gristmill-console"),
+];
 
-/// Headers of an answer that would change something for the whole origin.
-const REMOVED: [HeaderName; 10] = [
+/// Headers of an answer that would change something for the whole origin, or that are the host's.
+const REMOVED: [HeaderName; 11] = [
     header::SET_COOKIE,
     HeaderName::from_static("clear-site-data"),
     header::STRICT_TRANSPORT_SECURITY,
@@ -27,6 +34,7 @@ const REMOVED: [HeaderName; 10] = [
     HeaderName::from_static("service-worker-allowed"),
     header::REFRESH,
     header::WWW_AUTHENTICATE,
+    ERROR,
 ];
 
 /// Policies of several headers apply together.
@@ -64,12 +72,23 @@ pub(super) fn check_caller(headers: &HeaderMap) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Removes what is for this host alone. The header `Authorization` has a key of this host, since
-/// the call was admitted by it.
+/// Removes what is for this host or for the connection alone.
 pub(super) fn withhold(headers: &mut HeaderMap) {
-    for name in WITHHELD.iter().chain([&header::AUTHORIZATION]) {
+    let named: Vec<_> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|names| names.to_str().ok())
+        .flat_map(|names| names.split(','))
+        .filter_map(|name| name.trim().parse::<HeaderName>().ok())
+        .collect();
+    for name in WITHHELD.iter().chain(&named) {
         headers.remove(name);
     }
+}
+
+fn is_active(kind: &str) -> bool {
+    let is_xml = || kind.split(';').next().is_some_and(|kind| kind.trim_end().ends_with("+xml"));
+    ACTIVE.iter().any(|active| kind.starts_with(active)) || is_xml()
 }
 
 /// Makes an answer harmless for the origin.
@@ -78,14 +97,11 @@ pub(super) fn confine(headers: &mut HeaderMap) {
         headers.remove(name);
     }
     headers.append(header::CONTENT_SECURITY_POLICY, POLICY);
-    let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    let kind = kind.map(|kind| String::from_utf8_lossy(kind).trim().to_ascii_lowercase());
-    // The browser would guess a type that is not there.
-    let is_active = kind.is_none_or(|kind| {
-        ACTIVE.iter().any(|active| kind.starts_with(active))
-            || kind.split(';').next().is_some_and(|kind| kind.trim_end().ends_with("+xml"))
-    });
-    if is_active {
+    let lines = headers.get_all(header::CONTENT_TYPE).iter();
+    let kinds = lines.map(|line| String::from_utf8_lossy(line.as_bytes()).to_ascii_lowercase());
+    let kinds = kinds.collect::<Vec<_>>().join(",");
+    // Of several types a browser takes the last one, and it guesses one that is not there.
+    if kinds.split(',').map(str::trim).any(|kind| kind.is_empty() || is_active(kind)) {
         headers.insert(header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
     }
 }
@@ -120,6 +136,8 @@ mod tests {
             ("authorization", "Bearer k"),
             ("x-gristmill-console", "1"),
             ("x-a", "1"),
+            ("x-mine", "1"),
+            ("connection", "close, X-Mine"),
         ]);
         withhold(&mut sent);
         assert_eq!(sent, headers(&[("x-a", "1")]));
@@ -142,6 +160,7 @@ mod tests {
             ("application/json", false),
             ("text/plain", false),
             ("text/event-stream", false),
+            ("text/plain, text/html", true),
         ] {
             let mut answer = headers(&[]);
             answer.insert(header::CONTENT_TYPE, kind.parse().unwrap());

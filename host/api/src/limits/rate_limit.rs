@@ -176,7 +176,7 @@ impl Default for RateLimits {
             retry: limit(100, Some(20), 20),
             purge_queue: limit(2, None, 0),
             requests: limit(10, Some(2), 0),
-            // The pages and calls of one visitor are many.
+            // A client of a REST API makes many small ones.
             http: limit(10_000, Some(400), 400),
             // The documented service names no limit.
             management: limit(1_000, Some(100), 0),

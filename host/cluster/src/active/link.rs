@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::deploy::endpoint::{Deployment, EndpointType};
 use gristmill_core::id::EndpointId;
 use gristmill_core::job::loss::HostLoss;
 use gristmill_core::job::record::HostProcess;
@@ -296,7 +296,8 @@ impl Link {
     }
 
     /// The runner for this deployment, if it is ready there. Otherwise begins to make it ready. A
-    /// network volume belongs to the active host, so its jobs run there.
+    /// network volume belongs to the active host, so its jobs run there; so do HTTP requests, which
+    /// are not repeated when a host is lost.
     pub(crate) fn prepared(
         self: &Arc<Self>,
         site: &Arc<Site>,
@@ -305,6 +306,7 @@ impl Link {
         let endpoint = &deployment.endpoint;
         if self.is_closed.load(Ordering::Acquire)
             || endpoint.network_volume.is_some()
+            || endpoint.kind == EndpointType::LoadBalancer
             || endpoint.memory_bytes_max() > self.permits.bytes_of_owner_max()
         {
             return None;

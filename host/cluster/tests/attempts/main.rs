@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use gristmill_core::catalog::{CatalogChange, CatalogKey};
+use gristmill_core::deploy::endpoint::EndpointType;
 use gristmill_core::id::{JobId, OwnerId, ShardId, SubmissionKind, VolumeId, WorkerId};
 use gristmill_core::job::handler_call::CallError;
 use gristmill_core::job::loss::HostLoss;
@@ -524,6 +525,12 @@ async fn some_deployments_run_on_the_active_host_only() {
     active.change(with_volume).await;
     let taken = active.occupy();
     assert!(is_never_reserved(&active, "e").await);
+
+    // HTTP requests, which are not repeated when a host is lost.
+    let mut of_http = endpoint("h");
+    of_http.kind = EndpointType::LoadBalancer;
+    active.change(of_http).await;
+    assert!(is_never_reserved(&active, "h").await);
 
     // A component that the runner cannot run: the active host continues.
     runner.runtime.cannot_run.store(true, Ordering::SeqCst);

@@ -112,7 +112,12 @@ impl Endpoints {
                 return Err(taken::<Endpoint>(&id));
             }
             id.check_new().map_err(|error| ControlError::invalid(error.to_string()))?;
-            patch::changed(view, blank, new)
+            let endpoint = patch::changed(view, blank, new)?;
+            // A deploy checks the settings before it uploads the handler.
+            if extent == Extent::Whole {
+                patch::check_handler(view, &endpoint)?;
+            }
+            Ok(endpoint)
         })
         .await
     }
@@ -131,7 +136,11 @@ impl Endpoints {
     ) -> Result<Arc<Endpoint>, ControlError> {
         self.change_one(caller, id.clone(), extent, move |view, caller| {
             let current: &Arc<Endpoint> = find_owned(view, caller, &id)?;
-            patch::changed(view, Endpoint::clone(current), given)
+            let endpoint = patch::changed(view, Endpoint::clone(current), given)?;
+            if extent == Extent::Whole && endpoint.template != current.template {
+                patch::check_handler(view, &endpoint)?;
+            }
+            Ok(endpoint)
         })
         .await
     }

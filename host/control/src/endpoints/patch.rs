@@ -20,7 +20,6 @@ pub(super) fn changed(
     let kind = chosen_kind(view, &current, given.kind.take())?;
     let (template, template_is_deleted) =
         chosen_template(view, &current, given.template_id.take())?;
-    check_handler(view, &current.owner, &template, kind)?;
     let deleted_template_owner = current.deleted_template_owner.filter(|_| template_is_deleted);
     let name = given.name.take().unwrap_or(current.name);
     check_name("name", &name)?;
@@ -63,13 +62,10 @@ fn chosen_kind(
 }
 
 /// Refuses a handler of the other kind, if the template's image is stored already.
-fn check_handler(
-    view: &View,
-    owner: &OwnerId,
-    template: &TemplateId,
-    kind: EndpointType,
-) -> Result<(), ControlError> {
-    let template = view.templates.get(template).filter(|template| template.is_usable_by(owner));
+pub(super) fn check_handler(view: &View, endpoint: &Endpoint) -> Result<(), ControlError> {
+    let (kind, owner) = (endpoint.kind, &endpoint.owner);
+    let template = view.templates.get(&endpoint.template);
+    let template = template.filter(|template| template.is_usable_by(owner));
     let component =
         template.and_then(|template| view.components.get(&view.component_of(template)?));
     let has = |kind: EndpointType| {

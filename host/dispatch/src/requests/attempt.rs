@@ -8,7 +8,9 @@ use gristmill_core::id::WorkerId;
 use gristmill_core::job::record::{Lease, StoreEpoch};
 use gristmill_core::job::state::Claim;
 use gristmill_core::jobs::handler_calls::Caller;
-use gristmill_core::runtime::{Attempt, AttemptKey, Reservation};
+use gristmill_core::runtime::{
+    Attempt, AttemptEnd, AttemptKey, AttemptSink as _, LogLevel, Reservation,
+};
 use tracing::debug;
 
 use super::line::WaitingRequest;
@@ -53,7 +55,7 @@ pub(crate) async fn answer(
         deadline,
         stop: stop.clone(),
     };
-    let mut serving = std::pin::pin!(shared.runtime.serve(reservation, attempt, sink));
+    let mut serving = std::pin::pin!(shared.runtime.serve(reservation, attempt, sink.clone()));
     let report = tokio::select! {
         biased;
         report = &mut serving => report,
@@ -70,6 +72,15 @@ pub(crate) async fn answer(
         cpu_us = report.usage.cpu_us,
         "request `{id}` ended: {:?}", report.end
     );
+    let failure = match &report.end {
+        AttemptEnd::Failed { error, .. } => Some(&**error),
+        AttemptEnd::DeadlineReached => Some("the time of the request is over (executionTimeoutMs)"),
+        _ => None,
+    };
+    // After the head of its answer a client gets no reason.
+    if let Some(failure) = failure {
+        sink.log(LogLevel::Error, failure);
+    }
     // Nobody waits for it if the handler has answered.
     let _ = ended.send(report);
 }

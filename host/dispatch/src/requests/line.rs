@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use gristmill_core::http_call::HttpCall;
+use gristmill_core::http_calls::NoAnswer;
 use gristmill_core::id::JobId;
 use gristmill_core::job::record::Demand;
 use gristmill_core::runtime::AttemptReport;
@@ -43,6 +44,7 @@ struct Waiting {
     given: u64,
     /// Changes of the line.
     version: u64,
+    is_closed: bool,
 }
 
 /// The position of a request in the line.
@@ -53,14 +55,14 @@ impl RequestLine {
     /// Adds a request at the end.
     ///
     /// # Errors
-    /// The request, if the line is full.
-    pub(crate) fn push(
-        &self,
-        request: WaitingRequest,
-    ) -> Result<(Number, Demand), Box<WaitingRequest>> {
+    /// The line is full, or closed.
+    pub(crate) fn push(&self, request: WaitingRequest) -> Result<(Number, Demand), NoAnswer> {
         let mut waiting = self.0.lock();
+        if waiting.is_closed {
+            return Err(NoAnswer::Stopped);
+        }
         if waiting.requests.len() >= WAITING_MAX {
-            return Err(Box::new(request));
+            return Err(NoAnswer::Busy);
         }
         waiting.given += 1;
         let number = Number(waiting.given);
@@ -75,9 +77,16 @@ impl RequestLine {
         Some((number, request, waiting.changed()))
     }
 
-    /// Puts a request back that was taken and not begun.
+    /// Puts a request back that was taken and not begun, unless its client has left.
     pub(crate) fn put_back(&self, number: Number, request: WaitingRequest) -> Demand {
         let mut waiting = self.0.lock();
+        if waiting.is_closed || request.stop.is_cancelled() {
+            let demand = waiting.demand();
+            drop(waiting);
+            // Without the lock, since it wakes others.
+            drop(request);
+            return demand;
+        }
         waiting.requests.insert(number, request);
         waiting.changed()
     }
@@ -93,10 +102,11 @@ impl RequestLine {
         Some(demand)
     }
 
-    /// Removes all requests: the endpoint was deleted, or the host drains.
-    pub(crate) fn clear(&self) {
+    /// Removes all requests, and takes no more: the endpoint was deleted, or the host drains.
+    pub(crate) fn close(&self) {
         let removed = {
             let mut waiting = self.0.lock();
+            waiting.is_closed = true;
             waiting.version += 1;
             std::mem::take(&mut waiting.requests)
         };

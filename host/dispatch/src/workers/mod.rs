@@ -83,7 +83,7 @@ impl EndpointWorkers {
         self.state.lock().close();
         self.changed.notify_waiters();
         self.earlier.notify_one();
-        self.requests.clear();
+        self.requests.close();
     }
 
     /// The HTTP requests that wait.

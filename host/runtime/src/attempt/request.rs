@@ -11,7 +11,10 @@ use http_body_util::BodyExt as _;
 use wasmtime::Result;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Scheme};
-use wasmtime_wasi_http::p2::body::{HostOutgoingBody, HyperOutgoingBody};
+use wasmtime_wasi_http::p2::body::{
+    HostFutureTrailers, HostIncomingBody, HostOutgoingBody, HyperOutgoingBody,
+};
+use wasmtime_wasi_http::p2::types::{HostIncomingRequest, HostResponseOutparam};
 use wasmtime_wasi_http::{Error, WasiHttpView as _};
 
 use crate::attempt::answer_body::AnswerBody;
@@ -57,8 +60,9 @@ impl Work for HttpCall {
         })?;
         *ready = Some(Instant::now());
         handler.wasi_http_incoming_handler().call_handle(&mut *store, request, outparam).await?;
-        // A body that the handler has forgotten ends with the instance.
-        if !keeps_body(&mut store.data_mut().table) {
+        // What the handler has forgotten ends with the instance: an answer that was never given, a
+        // body without its end, and the client's body.
+        if !keeps_call(&mut store.data_mut().table) {
             instance.returned(started, bytes);
         }
         Ok(Ok(()))
@@ -72,9 +76,15 @@ impl Work for HttpCall {
     }
 }
 
-/// Whether the handler has a body that it did not finish. **Cost.** A look at its handles.
-fn keeps_body(handles: &mut ResourceTable) -> bool {
-    handles.iter_mut().any(|handle| handle.is::<HostOutgoingBody>())
+/// Whether the handler still has a part of the call. **Cost.** A look at its handles.
+fn keeps_call(handles: &mut ResourceTable) -> bool {
+    handles.iter_mut().any(|handle| {
+        handle.is::<HostResponseOutparam>()
+            || handle.is::<HostOutgoingBody>()
+            || handle.is::<HostIncomingRequest>()
+            || handle.is::<HostIncomingBody>()
+            || handle.is::<HostFutureTrailers>()
+    })
 }
 
 fn head_bytes(headers: &HeaderMap) -> u64 {

@@ -9,7 +9,8 @@ use std::any::Any;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{LinkerInstance, Resource, ResourceTable};
 use wasmtime_wasi_http::p2::bindings::http::types::{
-    HeaderError, Host as _, HostFields, HostOutgoingRequest, Method, OutgoingRequest as WasiRequest,
+    HeaderError, Host as _, HostFields, HostOutgoingRequest, HostOutgoingResponse, Method,
+    OutgoingRequest as WasiRequest, OutgoingResponse as WasiResponse,
 };
 use wasmtime_wasi_http::{FieldMap, WasiHttpView as _};
 
@@ -22,6 +23,9 @@ const FIELDS_BYTES: u64 = HTTP_HEAD_BYTES_MAX as u64;
 /// What a request takes at most: its method, authority, path, fields and trailers, a piece of its
 /// body in the queue, and one that is being written.
 const REQUEST_BYTES: u64 = 5 * FIELDS_BYTES + 2 * WRITE_BYTES_MAX as u64;
+
+/// What an answer takes at most: its fields and trailers, and two pieces of its body.
+const ANSWER_BYTES: u64 = 2 * FIELDS_BYTES + 2 * WRITE_BYTES_MAX as u64;
 
 /// Bounds the memory of requests that are not sent yet, and charges it. Wasmtime bounds their
 /// fields; method and authority may have any length that one call can pass, and a handler may keep
@@ -68,6 +72,15 @@ fn charge_handles(types: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()>
             Box::new(async move {
                 charge(store.data_mut(), REQUEST_BYTES).await?;
                 Ok((HostOutgoingRequest::new(&mut store.data_mut().http(), fields)?,))
+            })
+        },
+    )?;
+    types.func_wrap_async(
+        "[constructor]outgoing-response",
+        |mut store: StoreContextMut<'_, State>, (fields,): (Resource<FieldMap>,)| {
+            Box::new(async move {
+                charge(store.data_mut(), ANSWER_BYTES).await?;
+                Ok((HostOutgoingResponse::new(&mut store.data_mut().http(), fields)?,))
             })
         },
     )?;
@@ -123,6 +136,7 @@ fn held(handles: &mut ResourceTable) -> u64 {
     let bytes = |handle: &mut (dyn Any + Send)| match () {
         () if handle.is::<FieldMap>() => FIELDS_BYTES,
         () if handle.is::<WasiRequest>() => REQUEST_BYTES,
+        () if handle.is::<WasiResponse>() => ANSWER_BYTES,
         () => 0,
     };
     handles.iter_mut().map(bytes).sum()

@@ -339,7 +339,12 @@ impl Body for ForwardedAnswer {
                 None => Err(io::Error::other("the active host has dropped the call")),
             };
             match frame.map(Frame::into_trailers) {
-                Ok(Ok(trailers)) => self.is_ended |= trailers.contains_key(ANSWER_END),
+                Ok(Ok(mut trailers)) => {
+                    self.is_ended |= trailers.remove(ANSWER_END).is_some();
+                    if !trailers.is_empty() {
+                        return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+                    }
+                }
                 Ok(Err(data)) => return Poll::Ready(Some(Ok(data))),
                 Err(error) => return Poll::Ready(Some(Err(error))),
             }
