@@ -166,6 +166,9 @@ def make_possible(case, body):
         body.pop("id", None)
     if case.path.startswith("/v1/endpoints") and body.get("templateId"):
         body["templateId"] = ENDPOINTS[0]
+    if case.path.startswith("/v1/endpoints") and body.get("type"):
+        # That of the template's handler; it cannot be changed.
+        body["type"] = "QUEUE"
     if case.path.startswith("/v1/templates"):
         # Such an image does not exist, and is not fetched; its credentials must exist.
         if isinstance(body.get("imageName"), str):
