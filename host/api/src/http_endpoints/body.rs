@@ -6,7 +6,6 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -15,7 +14,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::request::body::{BYTES_PER_SECOND_MIN, IDLE_WAIT, ReadBody};
+use crate::request::body::{Pace, ReadBody};
 
 /// A body of known length that is no longer than this is read before a handler begins, so that a
 /// slow client holds no sandbox.
@@ -35,12 +34,12 @@ pub(super) fn whole(read: ReadBody) -> HttpBody {
 
 /// The stream of a body of at most so many bytes.
 pub(super) fn stream(body: Body, bytes_max: usize) -> HttpBody {
-    let received = Duration::ZERO;
     let paced = Paced {
         body,
-        left: bytes_max as u64,
+        bytes_max,
         bytes: 0,
-        waited: received,
+        pace: Pace::start(),
+        last_wait_ended: Instant::now(),
         wait: None,
         is_over: false,
     };
@@ -49,25 +48,18 @@ pub(super) fn stream(body: Body, bytes_max: usize) -> HttpBody {
 
 struct Paced {
     body: Body,
-    /// Bytes that may still come.
-    left: u64,
+    bytes_max: usize,
     /// Bytes that have come.
-    bytes: u64,
-    /// The time in which the handler has waited for them.
-    waited: Duration,
-    /// The present wait: its beginning, and its longest end.
-    wait: Option<(Instant, Pin<Box<Sleep>>)>,
+    bytes: usize,
+    pace: Pace,
+    /// The handler has not waited for the client since then, except in the present wait.
+    last_wait_ended: Instant,
+    /// The deadline of the present wait.
+    wait: Option<Pin<Box<Sleep>>>,
     is_over: bool,
 }
 
 impl Paced {
-    /// How long the next wait may be: not longer than a pause, and so long that the body is not
-    /// slower than [`BYTES_PER_SECOND_MIN`] together.
-    fn wait_max(&self) -> Duration {
-        let at_pace = Duration::from_secs(self.bytes / BYTES_PER_SECOND_MIN as u64);
-        (IDLE_WAIT + at_pace).saturating_sub(self.waited).min(IDLE_WAIT)
-    }
-
     fn fail(&mut self, kind: io::ErrorKind, why: &str) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         self.is_over = true;
         Poll::Ready(Some(Err(io::Error::new(kind, why.to_owned()))))
@@ -86,16 +78,16 @@ impl hyper::body::Body for Paced {
             return Poll::Ready(None);
         }
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
-            let wait_max = self.wait_max();
-            let (_, longest) = self.wait.get_or_insert_with(|| {
-                let now = Instant::now();
-                (now, Box::pin(sleep_until(now + wait_max)))
+            let Self { pace, bytes, last_wait_ended, wait, .. } = &mut *self;
+            let deadline = wait.get_or_insert_with(|| {
+                pace.pause(last_wait_ended.elapsed());
+                Box::pin(sleep_until(pace.deadline(*bytes)))
             });
-            ready!(longest.as_mut().poll(context));
+            ready!(deadline.as_mut().poll(context));
             return self.fail(io::ErrorKind::TimedOut, "the body came too slowly");
         };
-        if let Some((began, _)) = self.wait.take() {
-            self.waited += began.elapsed();
+        if self.wait.take().is_some() {
+            self.last_wait_ended = Instant::now();
         }
         match frame {
             None => {
@@ -104,12 +96,10 @@ impl hyper::body::Body for Paced {
             }
             Some(Err(error)) => self.fail(io::ErrorKind::ConnectionReset, &error.to_string()),
             Some(Ok(frame)) => {
-                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
-                if bytes > self.left {
+                self.bytes += frame.data_ref().map_or(0, Bytes::len);
+                if self.bytes > self.bytes_max {
                     return self.fail(io::ErrorKind::FileTooLarge, "the body is too large");
                 }
-                self.left -= bytes;
-                self.bytes += bytes;
                 Poll::Ready(Some(Ok(frame)))
             }
         }
@@ -126,6 +116,8 @@ impl hyper::body::Body for Paced {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use futures::StreamExt as _;
     use futures::stream;
 

@@ -17,10 +17,10 @@ use crate::limits::in_flight::{InFlight, SMALL_BODY_BYTES, Share};
 use crate::request::head;
 
 /// A body without new bytes for this long is given up: 408.
-pub(crate) const IDLE_WAIT: Duration = Duration::from_secs(30);
+const IDLE_WAIT: Duration = Duration::from_secs(30);
 
 /// A body that is slower than this on average after [`IDLE_WAIT`] is given up, too: 408.
-pub(crate) const BYTES_PER_SECOND_MIN: usize = 16 << 10;
+const BYTES_PER_SECOND_MIN: usize = 16 << 10;
 
 /// Reads bodies within one common bound.
 #[derive(Debug, Clone)]
@@ -188,20 +188,20 @@ pub(crate) fn announced(headers: &HeaderMap, bytes_max: usize) -> Result<Option<
 
 /// The required speed of a body.
 #[derive(Debug)]
-struct Pace(Instant);
+pub(crate) struct Pace(Instant);
 
 impl Pace {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self(Instant::now())
     }
 
     /// Excludes the time in which the host let the client wait.
-    fn pause(&mut self, waited: Duration) {
+    pub(crate) fn pause(&mut self, waited: Duration) {
         self.0 += waited;
     }
 
     /// The deadline for the next bytes, after this many.
-    fn deadline(&self, bytes: usize) -> Instant {
+    pub(crate) fn deadline(&self, bytes: usize) -> Instant {
         let seconds = (bytes / BYTES_PER_SECOND_MIN) as u64;
         let on_average = self.0 + IDLE_WAIT + Duration::from_secs(seconds);
         on_average.min(Instant::now() + IDLE_WAIT)
