@@ -115,7 +115,8 @@ impl Client<'_> {
         let left = announced(&head.headers);
         let is_bare = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&head.status);
         if is_head || is_bare || left == Some(0) || body.is_end_stream() {
-            // The client gets none of it, and it is read: the handler would fail otherwise.
+            // The client gets no body. The host reads it nevertheless, since a handler whose body
+            // is not read fails.
             tokio::spawn(async move { while let Some(Ok(_)) = body.frame().await {} });
             let none = Empty::new().map_err(|never| match never {});
             return Response::from_parts(head, none.boxed_unsync());

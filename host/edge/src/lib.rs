@@ -66,6 +66,7 @@ mod answer_body;
 mod answerer;
 mod call_origin;
 mod connection;
+mod connection_headers;
 mod connection_shares;
 mod forwarded;
 mod half_close;
@@ -76,7 +77,6 @@ mod listener;
 mod protocol;
 mod read_turns;
 mod response_budget;
-
 mod thread_time;
 mod tls;
 mod unauthenticated;
@@ -87,6 +87,7 @@ pub use addresses::{Account, AddressBound, Addresses, AllBound, CONNECTION_BYTES
 pub use answerer::Answerer;
 pub use call_origin::{CallOrigin, PeerAddress};
 pub use connection::Server;
+pub use connection_headers::remove_named_by_connection;
 pub use connection_shares::{ConnectionAuth, OwnerAtShare};
 pub use forwarded::{ANSWER_END, ForwardedCalls, TRANSPORT};
 pub use listener::{ACCEPT_PAUSE, Accepted, ConnectionLimits, Connections, accept, serve};

@@ -97,10 +97,7 @@ impl Door {
         KeyCheck::new(&self.state, &identity).check()?;
         rules::confine(answer.headers_mut());
         let answer = with_security_headers(answer.map(Body::new));
-        Ok(match permit {
-            Some(permit) => held(answer, permit),
-            None => answer,
-        })
+        Ok(held(answer, permit))
     }
 
     /// The endpoint, if it exists for the key, the key may submit to it, and it answers requests.

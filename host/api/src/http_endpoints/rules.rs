@@ -5,6 +5,7 @@
 //! a file to be saved, without scripts and without effects on the origin.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use gristmill_edge::remove_named_by_connection;
 
 use super::refusal::ERROR;
 use crate::answer::error::{ApiError, ErrorCode};
@@ -74,14 +75,8 @@ pub(super) fn check_caller(headers: &HeaderMap) -> Result<(), ApiError> {
 
 /// Removes what is for this host or for the connection alone.
 pub(super) fn withhold(headers: &mut HeaderMap) {
-    let named: Vec<_> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|names| names.to_str().ok())
-        .flat_map(|names| names.split(','))
-        .filter_map(|name| name.trim().parse::<HeaderName>().ok())
-        .collect();
-    for name in WITHHELD.iter().chain(&named) {
+    remove_named_by_connection(headers);
+    for name in &WITHHELD {
         headers.remove(name);
     }
 }

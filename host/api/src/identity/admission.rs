@@ -270,15 +270,13 @@ impl Future for AdmissionFuture {
         if let Some(span) = span.take() {
             span.end(&response);
         }
-        Poll::Ready(Ok(match permit.take() {
-            Some(permit) => held(response, permit),
-            None => response,
-        }))
+        Poll::Ready(Ok(held(response, permit.take())))
     }
 }
 
-/// An answer whose call counts as concurrent until its body has been sent.
-pub(crate) fn held(response: Response, permit: ConcurrencyPermit) -> Response {
+/// An answer whose call counts as concurrent until its body has been sent, if the call counts.
+pub(crate) fn held(response: Response, permit: Option<ConcurrencyPermit>) -> Response {
+    let Some(permit) = permit else { return response };
     response.map(|body| Body::new(HeldBody { body, _permit: permit }))
 }
 

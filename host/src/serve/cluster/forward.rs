@@ -16,7 +16,9 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::Bytes;
 use gristmill_api::{AnswerBody, too_many_calls_without_key, unavailable, unreadable_body};
 use gristmill_core::id::{KeyId, OwnerId};
-use gristmill_edge::{ANSWER_END, AnswerOwner, CallOrigin, PeerAddress};
+use gristmill_edge::{
+    ANSWER_END, AnswerOwner, CallOrigin, PeerAddress, remove_named_by_connection,
+};
 use gristmill_store::ActiveHost;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{self, HeaderName, HeaderValue};
@@ -361,14 +363,8 @@ impl Body for ForwardedAnswer {
 }
 
 fn remove_headers_of_connection(headers: &mut HeaderMap) {
-    let named: Vec<_> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|names| names.split(','))
-        .filter_map(|name| name.trim().parse::<HeaderName>().ok())
-        .collect();
-    for name in named.iter().chain(&OF_CONNECTION) {
+    remove_named_by_connection(headers);
+    for name in &OF_CONNECTION {
         headers.remove(name);
     }
 }
