@@ -30,6 +30,9 @@ pub(crate) async fn answer(request: Request<Body>) -> Result<Response<Body>, Err
             let code = u16::try_from(query.number("code"))?;
             Ok(Response::builder().status(code).body(Body::empty())?)
         }
+        "/page" => page(),
+        "/form" => form(request).await,
+        "/events" => events(),
         "/fail" => Err(Error::msg("no answer")),
         "/panic" => panic_now(),
         "/panic-later" => Ok(after_a_piece(async { panic_now::<()>() })),
@@ -106,6 +109,41 @@ fn bytes(count: u64) -> Response<Body> {
         Some((Ok::<_, Infallible>(Bytes::from(vec![b'x'; piece])), left - now))
     });
     Response::new(Body::from_try_stream(pieces))
+}
+
+/// A page with a form, a script and cookies, of which the host changes one and removes another.
+fn page() -> Result<Response<Body>, Error> {
+    const PAGE: &str = "<!doctype html><title>page</title>\
+        <form method=post action=/form><input name=text value=typed><button>send</button></form>\
+        <ol></ol><script>\
+        new EventSource('/events').onmessage = ({ data }) => \
+        document.querySelector('ol').insertAdjacentHTML('beforeend', `<li>${data}`)\
+        </script>";
+    Ok(Response::builder()
+        .header("content-type", "text/html; charset=utf-8")
+        .header("set-cookie", "seen=1; Domain=localhost; Path=/")
+        .header("set-cookie", "gristmill-console=stolen; Path=/")
+        .body(PAGE.into())?)
+}
+
+/// The fields of a form, and the cookies.
+async fn form(mut request: Request<Body>) -> Result<Response<Body>, Error> {
+    let fields = request.body_mut().str_contents().await?.to_owned();
+    let cookies = request.headers().get_all("cookie").iter();
+    let cookies: Vec<_> = cookies.map(|line| String::from_utf8_lossy(line.as_bytes())).collect();
+    Ok(Response::new(format!("{fields} with {}\n", cookies.join("; ")).into()))
+}
+
+/// Three events, one each 100 ms.
+fn events() -> Result<Response<Body>, Error> {
+    let pieces = unfold(1, |number| async move {
+        wstd::task::sleep(Duration::from_millis(100)).await;
+        let event = format!("data: event {number}\n\n");
+        (number <= 3).then(|| (Ok::<_, Infallible>(Bytes::from(event)), number + 1))
+    });
+    Ok(Response::builder()
+        .header("content-type", "text/event-stream")
+        .body(Body::from_try_stream(pieces))?)
 }
 
 /// A piece of an answer, and then what `then` does.

@@ -26,7 +26,7 @@ use utoipa_axum::routes;
 use crate::answer::browser_headers::with_security_headers;
 use crate::answer::error::{ApiError, ErrorCode};
 use crate::fallback;
-use crate::http_endpoints::{self, Door, Target};
+use crate::http_endpoints::{self, Address, ByName, Door, Target};
 use crate::http_metrics::HttpMetrics;
 use crate::identity::admission::AdmissionLayer;
 use crate::identity::caller::{Anyone, Guarded, scope_of};
@@ -122,10 +122,16 @@ impl Api {
         let (http, begun) = (self.http, Instant::now());
         let route = http.route_of(request.uri().path());
         let door = self.door.filter(|_| Target::of(request.uri().path()).is_some());
+        let is_by_name = door.is_some() && request.extensions().get::<ByName>().is_some();
+        let address = if is_by_name { Address::Name } else { Address::Path };
         let query = request.uri().query().filter(|_| door.is_none());
         let refused = head::check(&request)
             .and_then(|()| query::check_utf8(query.unwrap_or_default()))
-            .and_then(|()| access::check(self.keys.access(), &request))
+            .and_then(|()| match address {
+                Address::Path => access::check(self.keys.access(), &request),
+                // The door checks it, which knows the endpoint's settings.
+                Address::Name => Ok(()),
+            })
             .and_then(|()| match self.callers {
                 Callers::Clients => Ok(()),
                 Callers::Collectors { is_loopback } => {
@@ -135,7 +141,7 @@ impl Api {
             .err();
         let answer = match door {
             // Boxed, so that the future of other calls stays small.
-            Some(door) => door.answer(request, refused, origin).boxed().await,
+            Some(door) => door.answer(request, address, refused, origin).boxed().await,
             None => Self::make_answer(self.routes, self.keys, request, refused, origin).await,
         };
         http.record(route, answer.status(), begun.elapsed());

@@ -22,7 +22,7 @@ use crate::limits::checks::{Checks, Pages};
 use crate::limits::in_flight::InFlight;
 use crate::limits::owner_calls::CALLS_OF_CONNECTION;
 use crate::limits::rate_limit::{RateLimiter, RateLimits};
-use crate::limits::unauthenticated::UnauthenticatedLimiter;
+use crate::limits::unauthenticated::{AddressLimiter, Counted};
 use crate::overview_events::OverviewEvents;
 use crate::request::body::BodyReader;
 
@@ -48,7 +48,8 @@ pub struct SharedState {
     /// The memory of large results that are being assembled.
     pub(crate) results: InFlight,
     pub(crate) limiter: RateLimiter,
-    pub(crate) unauthenticated: UnauthenticatedLimiter,
+    pub(crate) unauthenticated: AddressLimiter,
+    pub(crate) visitors: AddressLimiter,
     pub(crate) http: Arc<HttpMetrics>,
     pub(crate) tracer: Tracer,
     pub(crate) compatibility: Compatibility,
@@ -56,6 +57,8 @@ pub struct SharedState {
     pub(crate) certificate: CertificateExpiry,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) started: Started,
+    /// Below it, each endpoint of HTTP has a name.
+    pub(crate) http_domain: Option<Box<str>>,
 }
 
 /// The settings for clients of hosted services.
@@ -93,6 +96,8 @@ pub struct ApiParts {
     pub certificate: CertificateExpiry,
     /// Most connections of clients, from which the most calls at one time follow.
     pub connections_max: u32,
+    /// The domain of the names of HTTP endpoints, in lower case.
+    pub http_domain: Option<Box<str>>,
     /// The limits of calls.
     pub limits: RateLimits,
     /// The settings for clients of hosted services.
@@ -104,6 +109,7 @@ impl ApiState {
     pub fn new(parts: ApiParts) -> Self {
         let ApiParts { clock, control, jobs, http_calls, disk_space, secrets, .. } = parts;
         let ApiParts { receivers, tracer, facts, certificate, limits, compatibility, .. } = parts;
+        let http_domain = parts.http_domain;
         let calls_max = u64::from(parts.connections_max).saturating_mul(CALLS_OF_CONNECTION);
         let started = Started { at: clock.now(), elapsed: clock.elapsed() };
         Self(Arc::new(SharedState {
@@ -118,7 +124,8 @@ impl ApiState {
             pages: Pages::default(),
             overview_events: OverviewEvents::default(),
             results: InFlight::of_results(),
-            unauthenticated: UnauthenticatedLimiter::new(limits.unauthenticated),
+            unauthenticated: AddressLimiter::new(Counted::Unauthenticated, limits.unauthenticated),
+            visitors: AddressLimiter::new(Counted::Visits, limits.visitors),
             limiter: RateLimiter::new(limits, calls_max, clock.clone()),
             http: Arc::default(),
             tracer,
@@ -127,6 +134,7 @@ impl ApiState {
             certificate,
             clock,
             started,
+            http_domain,
         }))
     }
 }

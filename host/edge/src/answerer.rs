@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use hyper::body::Body;
-use hyper::{Request, Response};
+use hyper::{HeaderMap, Request, Response};
 
-use crate::call_origin::CallOrigin;
+use crate::call_origin::{CallOrigin, PeerAddress};
 use crate::unread::RequestBody;
 
 /// Answers the calls of a listener. Clones are the same.
@@ -19,6 +19,10 @@ pub trait Answerer: Clone + Send + Sync + 'static {
         + Send
         + Unpin
         + 'static;
+
+    /// The address of a call's client: `peer`, or the one that a trusted proxy names. Headers by
+    /// which another peer names one are removed.
+    fn client(&self, peer: PeerAddress, headers: &mut HeaderMap) -> PeerAddress;
 
     /// Answers a call. An answer that may be large has its [owner](crate::AnswerOwner) among its
     /// extensions.

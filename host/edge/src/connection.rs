@@ -85,15 +85,16 @@ impl<A: Answerer> Server<A> {
         let given_up = &CancellationToken::new();
         let unread = Arc::new(Unread::default());
         let client = activity.lock().client.clone();
-        let service = service_fn(|request: Request<_>| {
+        let service = service_fn(|mut request: Request<_>| {
             let mut call = Call::begin(&activity, request.version());
+            let client_address = self.answerer.client(peer, request.headers_mut());
             let uri = request.uri().clone();
             let head_bytes = if account.has_key() { 0 } else { head_bytes(request.headers()) };
             let has_too_many_fields = request.headers().len() > FIELDS_MAX;
             let (request, unread) = RequestBody::watch(request, &unread, &client);
             let is_multiplexed = request.version() == Version::HTTP_2;
             let connection_auth = connection_auth.clone();
-            let origin = Arc::new(CallOrigin::new(peer, connection_auth.clone()));
+            let origin = Arc::new(CallOrigin::new(client_address, connection_auth.clone()));
             // Boxed: hyper copies the future of a call five times, and it has 2.7 KB.
             let answering = match has_too_many_fields {
                 // The request is dropped here, before the call waits for anything.

@@ -5,6 +5,7 @@ use futures::future::BoxFuture;
 use gristmill_core::id::{KeyId, OwnerId};
 use gristmill_core::sharing::tenancy::Tenancy;
 use http_body_util::Full;
+use hyper::HeaderMap;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::time::timeout;
 
@@ -20,6 +21,10 @@ struct Paths;
 
 impl Answerer for Paths {
     type Body = Full<Bytes>;
+
+    fn client(&self, peer: PeerAddress, _: &mut HeaderMap) -> PeerAddress {
+        peer
+    }
 
     fn answer(
         self,

@@ -10,19 +10,21 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use gristmill_api::{
-    AnswerBody, Api, StandbyMetrics, Unconfirmed, probe_without_jobs, response_over_budget,
-    unavailable,
+    AnswerBody, Api, StandbyMetrics, Unconfirmed, by_name, probe_without_jobs,
+    response_over_budget, unavailable,
 };
-use gristmill_edge::{Answerer, CallOrigin, RequestBody};
-use hyper::{Method, Request, Response};
+use gristmill_edge::{Answerer, CallOrigin, PeerAddress, RequestBody, TrustedProxies};
+use hyper::{HeaderMap, Method, Request, Response};
 
-use super::cluster::forward::{STANDS_BY, Standby, name_key, take_peer};
+use super::cluster::forward::{STANDS_BY, Standby, name_key, take_client};
 use super::cluster::gate::{Gate, UNCONFIRMED, UNKNOWN};
 
 /// The callers of a listener.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Callers {
-    Clients,
+    Clients(TrustedProxies),
+    /// Visitors of HTTP endpoints, by the endpoints' own names.
+    Visitors(TrustedProxies),
     /// Collectors of metrics, and supervisors.
     Collectors,
     /// Hosts that stand by, with the calls of their clients.
@@ -80,8 +82,15 @@ impl Front {
     {
         let Inner { callers, active, standby } = &*self.0;
         let origin = match callers {
-            Callers::Clients | Callers::Collectors => origin,
-            Callers::Hosts => match take_peer(request.headers_mut()) {
+            Callers::Clients(_) | Callers::Collectors => origin,
+            Callers::Visitors(_) => match by_name(request) {
+                Ok(named) => {
+                    request = named;
+                    origin
+                }
+                Err(refused) => return refused,
+            },
+            Callers::Hosts => match take_client(&mut request) {
                 Some(client) => Arc::new(client.into()),
                 None => {
                     let path = request.uri().path();
@@ -96,7 +105,7 @@ impl Front {
                 // would have their size on a host without a database too.
                 let answering = answer_if_open(api.clone(), gate, request, origin.clone()).boxed();
                 let mut answer = answering.await;
-                if *callers == Callers::Hosts {
+                if matches!(callers, Callers::Hosts) {
                     name_key(&origin, answer.headers_mut());
                 }
                 answer
@@ -106,7 +115,9 @@ impl Front {
                     return answer;
                 }
                 let answer = match callers {
-                    Callers::Clients => return forward.forward(request, &origin).boxed().await,
+                    Callers::Clients(_) | Callers::Visitors(_) => {
+                        return forward.forward(request, &origin).boxed().await;
+                    }
                     Callers::Collectors => metrics.answer(&request),
                     Callers::Hosts => None,
                 };
@@ -132,6 +143,13 @@ impl Answerer for Front {
         origin: Arc<CallOrigin>,
     ) -> BoxFuture<'static, Response<AnswerBody>> {
         Self::answer(self, request, origin).boxed()
+    }
+
+    fn client(&self, peer: PeerAddress, headers: &mut HeaderMap) -> PeerAddress {
+        match &self.0.callers {
+            Callers::Clients(proxies) | Callers::Visitors(proxies) => proxies.client(peer, headers),
+            Callers::Collectors | Callers::Hosts => peer,
+        }
     }
 
     fn over_budget(
@@ -196,7 +214,6 @@ fn is_read(method: &Method, path: &str) -> bool {
 mod tests {
     use std::net::Ipv4Addr;
 
-    use gristmill_edge::PeerAddress;
     use http_body_util::{BodyExt as _, Empty};
     use serde_json::Value;
 
@@ -236,7 +253,7 @@ mod tests {
         ] {
             let request = Request::builder().uri(path).body(Empty::<Bytes>::new()).unwrap();
             let peer = PeerAddress(Ipv4Addr::LOCALHOST.into());
-            let front = Front::new(Callers::Clients, None);
+            let front = Front::new(Callers::Clients(TrustedProxies::default()), None);
             let answer = front.answer(request, Arc::new(peer.into())).await;
             assert_eq!(answer.status(), 503, "{path}");
             let body = answer.into_body().collect().await.unwrap().to_bytes();

@@ -17,6 +17,7 @@ mod log_queue;
 mod manual_clock;
 mod memory;
 mod owned_store;
+mod page_threads;
 mod process;
 mod ready;
 mod runner;
@@ -45,7 +46,7 @@ use gristmill_core::time::{Clock, SystemClock};
 use gristmill_edge::ResponseBudget;
 use gristmill_store::Store;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -58,7 +59,7 @@ pub use self::manual_clock::ManualClockStart;
 use self::owned_store::{Cluster, OwnedStore};
 use self::process::Process;
 use self::running_host::RunningHost;
-pub use self::settings::{Brand, Database, LogFilter, ServeSettings, Within};
+pub use self::settings::{Brand, Database, Domain, LogFilter, ServeSettings, Within};
 use self::stop_signals::StopSignals;
 use self::traces::Traces;
 use crate::data_dir;
@@ -100,11 +101,16 @@ fn start(
         .context("cannot start the threads that serve HTTP")?;
     let guests = GuestRuntimes::start()?;
     let links = link_threads::start()?;
+    let pages = settings.http_listen.map(|_| page_threads::start()).transpose()?;
     api.spawn(log.report_dropped());
-    let threads = Threads { guests: &guests, links: links.handle() };
+    let of_pages = pages.as_ref().map(Runtime::handle);
+    let threads = Threads { guests: &guests, links: links.handle(), pages: of_pages };
     let outcome = api.block_on(serve(settings, prices, open_files_max, threads, traces, dev_hook));
     guests.shutdown();
     links.shutdown_background();
+    if let Some(pages) = pages {
+        pages.shutdown_background();
+    }
     api.shutdown_background();
     outcome
 }
@@ -127,18 +133,20 @@ struct Threads<'a> {
     guests: &'a GuestRuntimes,
     /// Those of connections between hosts.
     links: &'a Handle,
+    /// Those of the connections to HTTP endpoints by their names.
+    pages: Option<&'a Handle>,
 }
 
 async fn serve(
     settings: &ServeSettings,
     prices: Prices,
     open_files_max: u64,
-    Threads { guests, links }: Threads<'_>,
+    Threads { guests, links, pages }: Threads<'_>,
     traces: Option<gristmill_traces::TraceSettings>,
     dev_hook: Option<DevHook>,
 ) -> anyhow::Result<()> {
     let started = std::time::Instant::now();
-    let listeners = Listeners::bind(settings, links)?;
+    let listeners = Listeners::bind(settings, links, pages)?;
     let traces = Traces::start(traces)?;
     let mut stop_signals = StopSignals::new(settings.tls().is_some())?;
     let Clocks { clock, guard } = Clocks::start(settings)?;
@@ -159,6 +167,7 @@ async fn serve(
         prices,
         guests,
         links,
+        pages,
         is_watched,
         open_files_max,
         listens_on: listeners.addresses(),

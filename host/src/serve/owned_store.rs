@@ -90,7 +90,8 @@ impl OwnedStore {
             Some(guard) => open_in_time(guard, open).await?,
             None => open(None)?,
         };
-        let (fronts, serving) = (Fronts::new(None), Serving::Bound(Box::new(listeners)));
+        let (fronts, serving) =
+            (Fronts::new(process.settings, None), Serving::Bound(Box::new(listeners)));
         Ok(Self {
             store: Arc::new(store),
             recovery,

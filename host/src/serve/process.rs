@@ -27,6 +27,8 @@ pub(super) struct Process<'a> {
     pub(super) guests: &'a GuestRuntimes,
     /// The threads of connections between hosts.
     pub(super) links: &'a Handle,
+    /// The threads of the connections to HTTP endpoints by their names.
+    pub(super) pages: Option<&'a Handle>,
     /// Whether a developer watches the jobs, with the stacks of handlers that trap.
     pub(super) is_watched: bool,
     /// The files that this process may have open; they bound the connections too.
@@ -56,6 +58,7 @@ pub(super) struct Process<'a> {
 pub(crate) struct ListenAddresses {
     pub(crate) clients: SocketAddr,
     pub(crate) collectors: Option<SocketAddr>,
+    pub(crate) pages: Option<SocketAddr>,
     pub(crate) hosts: Option<SocketAddr>,
     /// The address at which other hosts reach this one.
     pub(crate) advertised: Option<SocketAddr>,

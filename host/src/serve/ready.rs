@@ -73,7 +73,8 @@ fn print(text: &str) -> anyhow::Result<()> {
 }
 
 fn add_addresses(line: &mut Value, at: ListenAddresses) {
-    let addresses = [("metricsAddr", at.collectors), ("clusterAddr", at.hosts)];
+    let addresses =
+        [("metricsAddr", at.collectors), ("clusterAddr", at.hosts), ("httpAddr", at.pages)];
     if let Some(fields) = line.as_object_mut() {
         let known = addresses.into_iter().filter_map(|(name, addr)| Some((name, addr?)));
         fields.extend(known.map(|(name, addr)| (name.to_owned(), addr.to_string().into())));
@@ -200,6 +201,7 @@ mod tests {
         let addresses = ListenAddresses {
             clients: ([127, 0, 0, 1], 8080).into(),
             collectors: None,
+            pages: None,
             hosts: None,
             advertised: None,
             scheme: "http",

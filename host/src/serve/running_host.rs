@@ -16,18 +16,17 @@ use gristmill_core::runtime::Runtime;
 use gristmill_core::store::JobStore as _;
 use gristmill_core::workers::Workers as _;
 use gristmill_dispatch::{Deliverer, DeliveryParts, Dispatcher, Drained, HttpSender, Parts};
-use gristmill_edge::Connections;
 use gristmill_logs::LogWriter;
 use gristmill_registry::{Fetcher, RegistryHosts};
 use gristmill_runtime::WasmtimeRuntime;
 use gristmill_store::Store;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::backup::HostBackup;
 use super::charts_file::ChartsFile;
 use super::guest_runtimes::GuestRuntimes;
+use super::listeners::Clients;
 use super::owned_store::Cluster;
 use super::process::Process;
 use super::settings::Brand;
@@ -158,21 +157,14 @@ impl RunningHost {
     /// them to the queue, answers waiting calls, and closes the store, and then the log lines and
     /// the traces. Webhooks in progress get a few seconds. `clients` ends, with their connections,
     /// once no more are accepted.
-    pub(super) async fn stop(
-        self,
-        clients: JoinHandle<Connections>,
-        traces: Traces,
-        drain_max: Duration,
-    ) {
+    pub(super) async fn stop(self, clients: Clients, traces: Traces, drain_max: Duration) {
         info!("stopping: running jobs have {} s", drain_max.as_secs());
         self.jobs.stop_accepting();
         let drained = self.dispatcher.drain(drain_max).await;
         self.deliverer.drain().await;
         self.jobs.stop_waiting();
-        if let Ok(connections) = clients.await {
-            // Clients that have not read their answers by then are disconnected.
-            let _ = tokio::time::timeout(LAST_ANSWERS, connections.shutdown()).await;
-        }
+        // Clients that have not read their answers by then are disconnected.
+        let _ = tokio::time::timeout(LAST_ANSWERS, clients.shut_down()).await;
         self.charts.close().await;
         self.store.close().await;
         if let Some(log_writer) = self.log_writer {
@@ -211,6 +203,7 @@ fn api(
         facts: HostFacts { cluster_address, ..settings.facts() },
         certificate: process.certificate.clone(),
         connections_max: settings.connections().connections_max,
+        http_domain: settings.http_domain.as_ref().map(|domain| domain.as_str().into()),
         limits: settings.rate_limits.clone(),
         compatibility: Compatibility {
             brand: brand.into(),

@@ -29,7 +29,7 @@ use gristmill_edge::{AddressBound, ConnectionLimits, TlsFiles};
 use gristmill_registry::RegistryPattern;
 use serde::Deserialize;
 
-pub use self::values::{Brand, Database, LogFilter, Within};
+pub use self::values::{Brand, Database, Domain, LogFilter, Within};
 use super::manual_clock::ManualClockStart;
 use super::memory;
 use super::sandboxes;
@@ -190,6 +190,28 @@ pub struct ServeSettings {
         value_parser = parse::address
     )]
     pub metrics_listen: Option<SocketAddr>,
+
+    /// A further address, at which each HTTP endpoint has a host name of its own below
+    /// `--http-domain`, for browsers; port 0 takes a free one. The API is not there.
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        env = "GRISTMILL_HTTP_LISTEN",
+        value_parser = parse::address,
+        requires = "http_domain"
+    )]
+    pub http_listen: Option<SocketAddr>,
+
+    /// The domain of these names: with `apps.example.com`, the endpoint `site` answers at
+    /// `site.apps.example.com`. All names below it have to lead to `--http-listen`.
+    #[arg(long, value_name = "DOMAIN", env = "GRISTMILL_HTTP_DOMAIN", requires = "http_listen")]
+    pub http_domain: Option<Domain>,
+
+    /// A network of proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` name the client: the
+    /// last address that is in none of these networks counts as the caller's. May be repeated; in
+    /// the environment, separate the values with commas.
+    #[arg(long, value_name = "CIDR", env = "GRISTMILL_TRUSTED_PROXIES", value_delimiter = ',')]
+    pub trusted_proxies: Vec<Network>,
 
     /// Endpoints with their own name in the metrics; the others share the name (other).
     // Each has about 90 lines.
@@ -496,6 +518,13 @@ impl ServeSettings {
              every caller that reaches it may do everything",
             self.listen
         );
+        ensure!(
+            self.http_listen.is_some() == self.http_domain.is_some(),
+            "http-listen and http-domain must be given together"
+        );
+        if let Some(at) = self.http_listen.filter(|at| self.no_key && !at.ip().is_loopback()) {
+            anyhow::bail!("no-key needs a loopback address for http-listen too, not {at}");
+        }
         Ok(())
     }
 

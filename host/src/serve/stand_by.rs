@@ -71,7 +71,7 @@ impl<'a> StandingBy<'a> {
             is_loopback: process.listens_on.has_loopback_for_collectors(),
         };
         let answers = StandbyAnswers { forward: standby.clone(), metrics };
-        let fronts = Fronts::new(Some(answers));
+        let fronts = Fronts::new(settings, Some(answers));
         let running = listeners.serve(&fronts, process);
         let depot = candidate.depot().context("cannot start the thread of the database")?;
         let local_runtime = HostRuntime::new(runtime_settings::of(process)?, depot);
@@ -124,11 +124,7 @@ impl<'a> StandingBy<'a> {
         self.standby.stop();
         self.process.stop.cancel();
         let Self { runner, mut running_attempts, running, .. } = self;
-        let calls = async {
-            if let Ok(connections) = running.clients.await {
-                connections.shutdown().await;
-            }
-        };
+        let calls = running.clients.shut_down();
         match timeout(drain_timeout.as_seconds(), async {
             tokio::join!(calls, &mut running_attempts)
         })

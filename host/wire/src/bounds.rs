@@ -59,6 +59,15 @@ pub const PORTS_MAX: usize = 256;
 /// Most hosts that an endpoint may allow: 400.
 pub const ALLOWED_HOSTS_MAX: usize = 256;
 
+/// Most origins or headers in a list of an endpoint's `http.cors`: 400.
+pub const CORS_LIST_MAX: usize = 64;
+
+/// Most bytes of such an origin: 400.
+pub const CORS_ORIGIN_BYTES_MAX: usize = 270;
+
+/// Most bytes of the name of such a header: 400.
+pub const HEADER_NAME_BYTES_MAX: usize = 64;
+
 /// Most endpoints that the handlers of an endpoint may call: 400.
 pub const CALL_ENDPOINTS_MAX: usize = 256;
 

@@ -12,13 +12,14 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::bounds::{
     ACTION_ENDPOINTS_MAX, ALLOWED_HOSTS_MAX, ARGUMENT_CHARS_MAX, ARGUMENTS_MAX, Bounds,
-    CALL_ENDPOINTS_MAX, ENV_NAME_CHARS_MAX, ENV_VALUE_CHARS_MAX, ENV_VARIABLES_MAX,
-    EXECUTION_TIMEOUT_MS, FILTER_ERROR_CHARS_MAX, HOST_PATTERN_BYTES_MAX,
-    IDEMPOTENCY_KEY_CHARS_MAX, IMAGE_NAME_CHARS_MAX, KEY_ENDPOINTS_MAX, KEY_LIFETIME_S,
-    MOUNT_PATH_BYTES_MAX, NAME_BYTES_MAX, NAME_CHARS_MAX, NETWORK_VOLUMES_MAX, PORTS_MAX,
-    RATE_LIMITED_OPERATIONS, README_CHARS_MAX, REGISTRY_SECRET_BYTES_MAX, RETENTION_MS,
-    S3_FIELD_CHARS_MAX, TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX, TAGS_MAX, TIME_CHARS_MAX, TTL_MS,
-    VOLUME_GB, VOLUME_PATH_BYTES_MAX, WEBHOOK_URL_BYTES_MAX,
+    CALL_ENDPOINTS_MAX, CORS_LIST_MAX, CORS_ORIGIN_BYTES_MAX, ENV_NAME_CHARS_MAX,
+    ENV_VALUE_CHARS_MAX, ENV_VARIABLES_MAX, EXECUTION_TIMEOUT_MS, FILTER_ERROR_CHARS_MAX,
+    HEADER_NAME_BYTES_MAX, HOST_PATTERN_BYTES_MAX, IDEMPOTENCY_KEY_CHARS_MAX, IMAGE_NAME_CHARS_MAX,
+    KEY_ENDPOINTS_MAX, KEY_LIFETIME_S, MOUNT_PATH_BYTES_MAX, NAME_BYTES_MAX, NAME_CHARS_MAX,
+    NETWORK_VOLUMES_MAX, PORTS_MAX, RATE_LIMITED_OPERATIONS, README_CHARS_MAX,
+    REGISTRY_SECRET_BYTES_MAX, RETENTION_MS, S3_FIELD_CHARS_MAX, TAG_KEY_BYTES_MAX,
+    TAG_VALUE_BYTES_MAX, TAGS_MAX, TIME_CHARS_MAX, TTL_MS, VOLUME_GB, VOLUME_PATH_BYTES_MAX,
+    WEBHOOK_URL_BYTES_MAX,
 };
 use crate::grouping::{self, Grouping};
 use crate::{JobStatus, Metering as WireMetering, Scope as KeyScope};
@@ -107,6 +108,12 @@ schemas! {
             )))
             .max_properties(Some(TAGS_MAX));
     AllowedHosts: "Patterns of hosts" => list::<HostPattern>(ALLOWED_HOSTS_MAX);
+    CorsOrigins: "Origins" => list::<CorsOrigin>(CORS_LIST_MAX);
+    CorsOrigin: "`https://example.com`, `http://localhost:3000`, or `*` for all" =>
+        text().max_length(Some(CORS_ORIGIN_BYTES_MAX));
+    HeaderNames: "Names of headers" => list::<HeaderName>(CORS_LIST_MAX);
+    HeaderName: "The name of a header" =>
+        text().pattern(Some("^[A-Za-z0-9_-]+$")).max_length(Some(HEADER_NAME_BYTES_MAX));
     NetworkVolumes: "One id, or none" => list::<OptionalId>(NETWORK_VOLUMES_MAX);
     CallEndpoints: "Ids of endpoints" => list::<EndpointId>(CALL_ENDPOINTS_MAX);
     Scopes: "Scopes" => list::<Scope>(KeyScope::ALL.len()).min_items(Some(1));

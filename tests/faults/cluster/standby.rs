@@ -60,6 +60,38 @@ async fn each_host_serves_its_own_metrics_to_collectors() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endpoint_has_its_name_on_each_host() {
+    let Some(database) = Database::new() else { return };
+    let with_names = || {
+        let mut arguments = arguments(&database);
+        let names = ["--http-listen", "127.0.0.1:0", "--http-domain", "localhost"];
+        arguments.extend(names.map(str::to_owned));
+        arguments
+    };
+    let one = TestHost::start_with(&with_names());
+    let two = TestHost::join(&with_names(), one.admin_key());
+    assert_eq!(two.ready()["role"], "standby", "{}", two.ready());
+    let settings = json!({ "type": "LOAD_BALANCER", "http": { "public": true } });
+    one.deploy(&guests::http_playground(), "site", settings).await;
+    for host in [&one, &two] {
+        let address = host.ready()["httpAddr"].as_str().unwrap().to_owned();
+        let visitor = Client::new(&format!("http://{address}"), "").with_authorization(None);
+        let get = |path| visitor.request(Method::GET, path).header("host", "site.localhost");
+        let head = visitor.send(get("/head?a=b")).await.ok();
+        assert_eq!(head["target"], "/head?a=b");
+        assert_eq!(head["authority"], "site.localhost");
+        // Neither the probes nor the API are there.
+        for path in ["/livez", "/metrics", "/v1/endpoints"] {
+            assert_eq!(visitor.send(get(path)).await.text, "no such path\n", "{path}");
+        }
+        let claims = host.client().with_authorization(None);
+        let claims = claims.request(Method::GET, "/http/site.localhost/");
+        let claims = host.client().send(claims.header("gristmill-by-name", "1")).await;
+        assert_eq!(claims.status, 401, "{claims:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_through_a_host_that_stands_by_reach_the_active_one() {
     let Some(database) = Database::new() else { return };
     let one = first(&database);

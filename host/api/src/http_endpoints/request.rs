@@ -5,8 +5,7 @@ use axum::http::uri::{Authority, PathAndQuery, Scheme};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use gristmill_edge::CallOrigin;
 
-use super::rules;
-use super::target::PREFIX;
+use super::target::{Address, PREFIX};
 use crate::answer::error::ApiError;
 use crate::request::head;
 
@@ -18,6 +17,16 @@ const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto")
 /// Of a host that no client has named.
 const NO_NAME: &str = "localhost";
 
+/// The scheme that the client has used: that of this host's listeners, or of a trusted proxy before
+/// them. What others say was removed.
+pub(super) fn scheme(headers: &HeaderMap, has_certificate: bool) -> Scheme {
+    match headers.get(&FORWARDED_PROTO) {
+        Some(proto) if proto == "https" => Scheme::HTTPS,
+        None if has_certificate => Scheme::HTTPS,
+        Some(_) | None => Scheme::HTTP,
+    }
+}
+
 /// The URI and the headers for the handler.
 ///
 /// # Errors
@@ -26,7 +35,7 @@ pub(super) fn for_handler(
     parts: &Parts,
     endpoint: &str,
     path: &str,
-    (scheme, origin): (Scheme, &CallOrigin),
+    (address, scheme, origin): (Address, Scheme, &CallOrigin),
 ) -> Result<(Uri, HeaderMap), ApiError> {
     let authority =
         head::host(&parts.uri, &parts.headers).unwrap_or_else(|| Authority::from_static(NO_NAME));
@@ -42,15 +51,16 @@ pub(super) fn for_handler(
         .build()
         .map_err(|_| invalid())?;
     let mut headers = parts.headers.clone();
-    rules::withhold(&mut headers);
+    let prefix = (address == Address::Path).then(|| format!("{PREFIX}{endpoint}"));
     // A client's own values would name any address.
     for (name, value) in [
-        (FORWARDED_FOR, origin.peer().0.to_string()),
-        (FORWARDED_HOST, authority.to_string()),
-        (FORWARDED_PREFIX, format!("{PREFIX}{endpoint}")),
-        (FORWARDED_PROTO, scheme.to_string()),
+        (FORWARDED_FOR, Some(origin.peer().0.to_string())),
+        (FORWARDED_HOST, Some(authority.to_string())),
+        (FORWARDED_PREFIX, prefix),
+        (FORWARDED_PROTO, Some(scheme.to_string())),
     ] {
-        if let Ok(value) = HeaderValue::from_str(&value) {
+        headers.remove(&name);
+        if let Some(Ok(value)) = value.map(|value| HeaderValue::from_str(&value)) {
             headers.insert(name, value);
         }
     }

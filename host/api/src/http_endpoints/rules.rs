@@ -1,29 +1,33 @@
-//! The rules that keep a handler apart from the origin that it shares with the API and the console.
+//! The rules that keep a handler apart from the API and the console.
 //!
-//! There are three layers, since a browser sends no fetch metadata to a host in the clear: calls of
-//! pages are refused, credentials do not pass, and an answer that reaches a browser nevertheless is
-//! a file to be saved, without scripts and without effects on the origin.
+//! By a path it shares their origin. There are three layers, since a browser sends no fetch
+//! metadata to a host in the clear: calls of pages are refused, credentials do not pass, and an
+//! answer that reaches a browser nevertheless is a file to be saved, without scripts and without
+//! effects on the origin.
+//!
+//! By a name of its own it has an origin of its own, and shares at most the site. Cookies know
+//! neither ports nor, with `Domain`, names. So those of the console do not pass in either
+//! direction, and a cookie is for its own name only.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use gristmill_core::access::key::ApiKey;
 use gristmill_edge::remove_named_by_connection;
 
 use super::refusal::ERROR;
+use super::target::Address;
 use crate::answer::error::{ApiError, ErrorCode};
+use crate::identity::access::FETCH_MODE;
+use crate::identity::session_cookie::is_of_console;
 
 const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
-const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SERVICE_WORKER: HeaderName = HeaderName::from_static("service-worker");
 
 /// Headers of a request that the handler does not get.
-const WITHHELD: [HeaderName; 5] = [
-    header::AUTHORIZATION,
-    header::CONNECTION,
-    header::COOKIE,
-    header::FORWARDED,
-    HeaderName::from_static("x-gristmill-console"),
-];
+const WITHHELD: [HeaderName; 3] =
+    [header::CONNECTION, header::FORWARDED, HeaderName::from_static("x-gristmill-console")];
 
-/// Headers of an answer that would change something for the whole origin, or that are the host's.
+/// Headers of an answer by a path that would change something for the whole origin, or that are the
+/// host's.
 const REMOVED: [HeaderName; 11] = [
     header::SET_COOKIE,
     HeaderName::from_static("clear-site-data"),
@@ -37,6 +41,9 @@ const REMOVED: [HeaderName; 11] = [
     header::WWW_AUTHENTICATE,
     ERROR,
 ];
+
+/// The same for an answer by a name: the first one ends sessions of the whole site.
+const REMOVED_BY_NAME: [HeaderName; 2] = [HeaderName::from_static("clear-site-data"), ERROR];
 
 /// Policies of several headers apply together.
 const POLICY: HeaderValue =
@@ -73,12 +80,50 @@ pub(super) fn check_caller(headers: &HeaderMap) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Removes what is for this host or for the connection alone.
-pub(super) fn withhold(headers: &mut HeaderMap) {
+/// Removes what is for this host or for the connection alone. On a public endpoint, credentials are
+/// the handler's, unless they are a key of this host.
+pub(super) fn withhold(headers: &mut HeaderMap, address: Address, is_public: bool) {
     remove_named_by_connection(headers);
+    let cookies = match address {
+        Address::Path => None,
+        Address::Name => cookies_of_handler(headers),
+    };
+    headers.remove(header::COOKIE);
+    if let Some(cookies) = cookies {
+        headers.insert(header::COOKIE, cookies);
+    }
+    let is_key = |value: &HeaderValue| {
+        let text = value.to_str().unwrap_or_default();
+        text.split_whitespace().any(|word| ApiKey::parse_text(word).is_some())
+    };
+    if !is_public || headers.get_all(header::AUTHORIZATION).iter().any(is_key) {
+        headers.remove(header::AUTHORIZATION);
+    }
     for name in &WITHHELD {
         headers.remove(name);
     }
+}
+
+/// The cookies without those of the console, in one line. HTTP/2 sends each in a line of its own.
+fn cookies_of_handler(headers: &HeaderMap) -> Option<HeaderValue> {
+    let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let cookies = lines.flat_map(|line| line.split(';')).map(str::trim);
+    let cookies: Vec<_> = cookies.filter(|one| !one.is_empty() && !is_of_console(one)).collect();
+    (!cookies.is_empty()).then(|| HeaderValue::from_str(&cookies.join("; ")).ok()).flatten()
+}
+
+/// A cookie without its `Domain`, so that it is for its own name only; `None` for one with a name
+/// of the console's cookie.
+fn cookie_of_name(line: &HeaderValue) -> Option<HeaderValue> {
+    let line = line.to_str().ok().filter(|line| !is_of_console(line.trim_start()))?;
+    let is_domain = |part: &str| {
+        let name = part.split('=').next().unwrap_or_default();
+        name.trim().eq_ignore_ascii_case("domain")
+    };
+    let mut parts = line.split(';');
+    let pair = parts.next().unwrap_or_default().to_owned();
+    let kept = parts.filter(|part| !is_domain(part)).fold(pair, |line, part| line + ";" + part);
+    HeaderValue::from_str(&kept).ok()
 }
 
 fn is_active(kind: &str) -> bool {
@@ -86,7 +131,20 @@ fn is_active(kind: &str) -> bool {
     ACTIVE.iter().any(|active| kind.starts_with(active)) || is_xml()
 }
 
-/// Makes an answer harmless for the origin.
+/// Makes an answer harmless for the site that the endpoint's own name is a part of.
+pub(super) fn confine_name(headers: &mut HeaderMap) {
+    for name in &REMOVED_BY_NAME {
+        headers.remove(name);
+    }
+    let cookies: Vec<_> =
+        headers.get_all(header::SET_COOKIE).iter().filter_map(cookie_of_name).collect();
+    headers.remove(header::SET_COOKIE);
+    for cookie in cookies {
+        headers.append(header::SET_COOKIE, cookie);
+    }
+}
+
+/// Makes an answer by a path harmless for the origin.
 pub(super) fn confine(headers: &mut HeaderMap) {
     for name in &REMOVED {
         headers.remove(name);
@@ -102,69 +160,5 @@ pub(super) fn confine(headers: &mut HeaderMap) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
-        let line = |(name, value): &(&'static str, &'static str)| {
-            (HeaderName::from_static(name), HeaderValue::from_static(value))
-        };
-        lines.iter().map(line).collect()
-    }
-
-    #[test]
-    fn calls_of_pages_are_refused_and_those_of_programs_are_not() {
-        for dest in ["document", "iframe", "script", "style", "image", "worker", "serviceworker"] {
-            assert!(check_caller(&headers(&[("sec-fetch-dest", dest)])).is_err(), "{dest}");
-        }
-        assert!(check_caller(&headers(&[("sec-fetch-mode", "navigate")])).is_err());
-        assert!(check_caller(&headers(&[("service-worker", "script")])).is_err());
-        assert!(check_caller(&headers(&[])).is_ok());
-        let fetch = [("sec-fetch-dest", "empty"), ("sec-fetch-mode", "cors")];
-        assert!(check_caller(&headers(&fetch)).is_ok());
-    }
-
-    #[test]
-    fn no_credential_of_this_host_passes() {
-        let mut sent = headers(&[
-            ("cookie", "a=b"),
-            ("authorization", "Bearer k"),
-            ("x-gristmill-console", "1"),
-            ("x-a", "1"),
-            ("x-mine", "1"),
-            ("connection", "close, X-Mine"),
-        ]);
-        withhold(&mut sent);
-        assert_eq!(sent, headers(&[("x-a", "1")]));
-    }
-
-    #[test]
-    fn answers_change_nothing_for_the_origin_and_active_ones_are_saved() {
-        for name in REMOVED {
-            let mut answer = HeaderMap::from_iter([(name.clone(), HeaderValue::from_static("x"))]);
-            confine(&mut answer);
-            assert!(!answer.contains_key(&name), "{name}");
-        }
-        for (kind, is_saved) in [
-            ("text/html; charset=utf-8", true),
-            (" TEXT/HTML", true),
-            ("image/svg+xml;a=b", true),
-            ("application/xhtml+xml", true),
-            ("text/javascript", true),
-            ("multipart/mixed", true),
-            ("application/json", false),
-            ("text/plain", false),
-            ("text/event-stream", false),
-            ("text/plain, text/html", true),
-        ] {
-            let mut answer = headers(&[]);
-            answer.insert(header::CONTENT_TYPE, kind.parse().unwrap());
-            confine(&mut answer);
-            assert_eq!(answer.contains_key(header::CONTENT_DISPOSITION), is_saved, "{kind}");
-        }
-        let mut own = headers(&[("content-security-policy", "default-src *")]);
-        confine(&mut own);
-        assert_eq!(own.get_all(header::CONTENT_SECURITY_POLICY).iter().count(), 2);
-        assert_eq!(own[header::CONTENT_DISPOSITION], "attachment", "without a type");
-    }
-}
+#[path = "rules_tests.rs"]
+mod tests;

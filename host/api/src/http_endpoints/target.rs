@@ -1,7 +1,61 @@
-//! The endpoint and the handler's own part of a path.
+//! The endpoint and the handler's own part of a path, and of a call by the endpoint's own name.
+
+use axum::body::Body;
+use axum::http::uri::PathAndQuery;
+use axum::http::{Request, Response, Uri};
+
+use super::refusal;
+use crate::answer::error::ApiError;
+use crate::request::head;
 
 /// The prefix of these paths.
 pub(super) const PREFIX: &str = "/http/";
+
+/// The way in which a call names its endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Address {
+    /// By a path below [`PREFIX`], on the origin of the API and of the console.
+    Path,
+    /// By a host name, which is an origin of the endpoint's own.
+    Name,
+}
+
+/// Among the extensions of a call that was made [`by_name`].
+#[derive(Debug, Clone, Copy)]
+pub struct ByName;
+
+/// A call by an endpoint's own name as one below `/http/`, with the name in the place of the id: so
+/// it has one form on the way to the host that answers it.
+///
+/// # Errors
+/// The refusal of a call that names no host, or has no path.
+#[expect(clippy::result_large_err, reason = "it is the answer")]
+pub fn by_name<B>(request: Request<B>) -> Result<Request<B>, Response<Body>> {
+    let (mut parts, body) = request.into_parts();
+    match path_of(&parts.uri, &parts.headers) {
+        Some(path) => {
+            let mut uri = std::mem::take(&mut parts.uri).into_parts();
+            uri.path_and_query = Some(path);
+            let uri = Uri::from_parts(uri);
+            parts.uri = uri.map_err(|_| refusal::refuse(no_name()))?;
+            parts.extensions.insert(ByName);
+            Ok(Request::from_parts(parts, body))
+        }
+        None => Err(refusal::refuse(no_name())),
+    }
+}
+
+fn no_name() -> ApiError {
+    ApiError::bad_request("the call names no host, or its path does not begin with `/`")
+}
+
+fn path_of(uri: &Uri, headers: &axum::http::HeaderMap) -> Option<PathAndQuery> {
+    let host = head::host(uri, headers)?.host().to_ascii_lowercase();
+    let host = host.strip_suffix('.').unwrap_or(&host);
+    let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    let path = format!("{PREFIX}{host}{}{path}", if path.starts_with('?') { "/" } else { "" });
+    path.parse().ok().filter(|_| !host.is_empty() && uri.path() != "*")
+}
 
 /// What a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +81,29 @@ impl<'p> Target<'p> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_takes_the_place_of_the_id() {
+        for (uri, host, expected) in [
+            ("/", "site.apps.example.com", Some("/http/site.apps.example.com/")),
+            (
+                "/a//b?c=d",
+                "Site.Apps.Example.com.:8443",
+                Some("/http/site.apps.example.com/a//b?c=d"),
+            ),
+            ("http://a.example/x", "a.example", Some("/http/a.example/x")),
+            ("http://a.example?x", "a.example", Some("/http/a.example/?x")),
+            ("/http/other/", "a.example", Some("/http/a.example/http/other/")),
+            ("/", "", None),
+            ("*", "a.example", None),
+        ] {
+            let request = Request::builder().uri(uri).header("host", host).body(()).unwrap();
+            let named = by_name(request).ok();
+            let path = named.as_ref().map(|named| named.uri().path_and_query().unwrap().as_str());
+            assert_eq!(path, expected, "{uri} {host}");
+            assert!(named.is_none_or(|named| named.extensions().get::<ByName>().is_some()));
+        }
+    }
 
     #[test]
     fn the_path_of_the_handler_stays_as_it_is() {

@@ -10,8 +10,9 @@
 
 use std::net::IpAddr;
 
+use axum::http::request::Parts;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 use gristmill_control::Access;
 
 use crate::answer::error::{ApiError, ErrorCode};
@@ -20,6 +21,9 @@ use crate::request::head;
 /// The relation of the calling site to the host, as the browser reports it: a website cannot set
 /// this header.
 pub(crate) const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// The kind of the call, as the browser reports it.
+pub(crate) const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// Refuses a call that may come from another site, if no key is required.
 ///
@@ -32,22 +36,45 @@ pub(crate) fn check<B>(access: &Access, request: &Request<B>) -> Result<(), ApiE
     let refuse = |sentence| Err(ApiError::new(ErrorCode::Unauthorized, sentence));
     let headers = request.headers();
     let named = head::host(request.uri(), headers);
-    if !named.is_some_and(|named| is_this_machine(named.host())) {
+    if !named.as_ref().is_some_and(|named| is_this_machine(named.host())) {
         return refuse(
             "without keys, this host answers only calls to localhost, 127.0.0.1 or [::1]",
         );
     }
-    let is_ours = |origin: &HeaderValue| {
-        let url = origin.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
-        url.and_then(|url| url.host().map(is_this_machine)).unwrap_or(false)
-    };
-    if !headers.get_all(header::ORIGIN).iter().all(is_ours) {
+    if !is_own_origin(named.as_ref(), headers) {
         return refuse("without keys, this host answers no calls of other sites (Origin)");
     }
     if is_of_other_site(headers) {
         return refuse("without keys, this host answers no calls of other sites (Sec-Fetch-Site)");
     }
     Ok(())
+}
+
+/// Refuses a call by an endpoint's own name that may come from another site, if no key is required.
+/// A link to a page of the endpoint is no such call.
+///
+/// # Errors
+/// 401 with the reason and the remedy.
+pub(crate) fn check_visit(access: &Access, call: &Parts) -> Result<(), ApiError> {
+    let named = head::host(&call.uri, &call.headers);
+    let is_own = is_own_origin(named.as_ref(), &call.headers) && !is_of_other_site(&call.headers);
+    let is_link = [Method::GET, Method::HEAD].contains(&call.method)
+        && call.headers.get(&FETCH_MODE).is_some_and(|mode| mode == "navigate");
+    if access.key_of_all().is_none() || is_own || is_link {
+        return Ok(());
+    }
+    let sentence = "without keys, this host answers calls of other sites only if the endpoint's `http.cors` \
+                    names their origin";
+    Err(ApiError::new(ErrorCode::Unauthorized, sentence))
+}
+
+/// Whether the call comes from a page of the host that it names, or from no page.
+fn is_own_origin(named: Option<&Authority>, headers: &HeaderMap) -> bool {
+    let is_own = |origin: &HeaderValue| {
+        let url = origin.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
+        url.as_ref().and_then(Uri::authority) == named
+    };
+    named.is_some() && headers.get_all(header::ORIGIN).iter().all(is_own)
 }
 
 /// Refuses a call that a website may have made a browser send to the listener for collectors.
@@ -99,7 +126,8 @@ fn is_this_machine(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
     match host.parse::<IpAddr>() {
         Ok(address) => address.to_canonical().is_loopback(),
-        Err(_) => host == "localhost" || host.ends_with(".localhost"),
+        // Names below it may be those of endpoints.
+        Err(_) => host == "localhost",
     }
 }
 

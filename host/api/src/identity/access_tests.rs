@@ -19,18 +19,50 @@ fn is_admitted(host: Option<&str>, origin: Option<&str>) -> bool {
 
 #[test]
 fn without_keys_only_callers_on_this_machine_are_admitted() {
-    let here = ["localhost", "LOCALHOST:8080", "app.localhost:1", "127.0.0.1:8080", "[::1]:8080"];
-    for host in here {
+    for host in ["localhost", "LOCALHOST:8080", "127.0.0.1:8080", "[::1]:8080"] {
         assert!(is_admitted(Some(host), None), "{host}");
-        assert!(is_admitted(Some("localhost"), Some(&format!("http://{host}"))), "{host}");
+        assert!(is_admitted(Some(host), Some(&format!("http://{host}"))), "{host}");
     }
-    let elsewhere = ["example.com", "localhost.example.com", "10.0.0.1", "[::2]:8080", "0.0.0.0"];
+    let elsewhere = [
+        "example.com",
+        "localhost.example.com",
+        // It may be the name of an endpoint.
+        "site.localhost:8080",
+        "10.0.0.1",
+        "[::2]:8080",
+        "0.0.0.0",
+    ];
     for host in elsewhere {
         assert!(!is_admitted(Some(host), None), "{host}");
         assert!(!is_admitted(Some("localhost"), Some(&format!("https://{host}"))), "{host}");
     }
     assert!(!is_admitted(None, None));
     assert!(!is_admitted(Some("localhost"), Some("null")));
+    assert!(!is_admitted(Some("localhost:8080"), Some("http://localhost:3000")));
+}
+
+#[test]
+fn without_keys_an_endpoint_is_visited_by_links_and_its_own_pages() {
+    let owner = OwnerId::new("default").unwrap();
+    let access = Access::without_keys(owner, Timestamp::from_millis(0));
+    let cases = [
+        (Method::POST, &[][..], true),
+        (Method::GET, &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")], true),
+        (Method::POST, &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")], false),
+        (Method::GET, &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "cors")], false),
+        (Method::GET, &[("sec-fetch-site", "same-site"), ("sec-fetch-mode", "no-cors")], false),
+        (Method::POST, &[("sec-fetch-site", "same-origin")], true),
+        (Method::POST, &[("origin", "http://site.localhost:81")], true),
+        (Method::POST, &[("origin", "http://localhost:81")], false),
+        (Method::POST, &[("origin", "null")], false),
+    ];
+    for (method, lines, expected) in cases {
+        let request = Request::builder().method(&method).header(header::HOST, "site.localhost:81");
+        let request = lines.iter().fold(request, |it, (name, value)| it.header(*name, *value));
+        let (call, ()) = request.body(()).unwrap().into_parts();
+        assert_eq!(check_visit(&access, &call).is_ok(), expected, "{method} {lines:?}");
+        assert!(check_visit(&Access::with_keys(), &call).is_ok());
+    }
 }
 
 #[test]
@@ -66,7 +98,7 @@ fn collectors_are_told_from_websites() {
     // Whether collectors are answered on a loopback address, and browsers on any.
     let hosts = [
         ("localhost:9090", true, true),
-        ("mill.localhost", true, true),
+        ("mill.localhost", false, false),
         ("127.0.0.1:9090", true, true),
         ("10.0.0.1:9090", true, true),
         ("[::1]:9090", true, true),

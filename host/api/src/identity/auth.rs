@@ -27,6 +27,8 @@ pub(crate) const WRONG_KEY: &str = "this API key is unknown, revoked or expired"
 pub(crate) enum Form {
     /// `Bearer KEY`, the scheme in any case, or the bare key.
     BearerOrBare,
+    /// The same, and no session of the console.
+    KeyOnly,
     /// `Bearer KEY` only.
     Bearer,
     /// `Bearer KEY`, or `Basic` with the key as the password, as clients of a registry send it.
@@ -98,7 +100,6 @@ impl KeyCheck {
     }
 
     /// A call that needs no key.
-    #[cfg(test)]
     pub(crate) fn none() -> Self {
         Self(None)
     }
@@ -241,7 +242,7 @@ fn valid_key(call: &Parts, state: &ApiState, form: Form) -> Result<Identity, Api
     let wrong = || unauthorized(WRONG_KEY);
     let text = match (header.split_once(' '), form) {
         (Some((scheme, key)), _) if scheme.eq_ignore_ascii_case("bearer") => key.trim().into(),
-        (None, Form::BearerOrBare) => Cow::Borrowed(header),
+        (None, Form::BearerOrBare | Form::KeyOnly) => Cow::Borrowed(header),
         (Some((scheme, pair)), Form::BasicOrBearer) if scheme.eq_ignore_ascii_case("basic") => {
             password(pair).ok_or_else(wrong)?.into()
         }
@@ -265,8 +266,8 @@ pub(crate) fn key_of_text(text: &str, state: &ApiState) -> Option<Arc<ApiKey>> {
 /// The key of a call without one in its head: that of its session, if it is a call of the console.
 fn key_of_session(call: &Parts, state: &ApiState, form: Form) -> Result<Identity, ApiError> {
     let none = || unauthorized("no API key: send the header `Authorization: Bearer <API key>`");
-    // The registry is for programs.
-    let is_for_programs = form == Form::BasicOrBearer;
+    // The registry is for programs, and pages on an endpoint's own name are none of the console.
+    let is_for_programs = matches!(form, Form::BasicOrBearer | Form::KeyOnly);
     let token = if is_for_programs { None } else { session_cookie::token(call)? };
     let token = token.ok_or_else(none)?;
     session_cookie::check_site(call, form == Form::Bearer)?;

@@ -30,6 +30,9 @@ use crate::request::head;
 /// any text.
 const CONSOLE_CALL: HeaderName = HeaderName::from_static("x-gristmill-console");
 
+/// The beginning of the cookie's name.
+const NAME: &str = "gristmill-console";
+
 /// The longest life of a session, in seconds; the host may end it before.
 const MAX_AGE_S: u32 = 7 * 24 * 3_600;
 
@@ -160,14 +163,20 @@ fn line(call: &Parts, token: &str, max_age_s: u32) -> HeaderValue {
     HeaderValue::try_from(line).expect("names and tokens are letters, digits, `-` and `_`")
 }
 
+/// Whether a cookie may be one of the console, of this host or of another one of its name. The text
+/// begins with the cookie's name.
+pub(crate) fn is_of_console(cookie: &str) -> bool {
+    cookie.strip_prefix(HOST_PREFIX).unwrap_or(cookie).starts_with(NAME)
+}
+
 /// The name of the cookie without the prefix. Browsers send a cookie to all ports of a machine, so
 /// the port is a part of the name: otherwise a login at one host would end the session at another
 /// one.
 fn name(call: &Parts) -> String {
     let host = head::host(&call.uri, &call.headers);
     match host.and_then(|host| host.port_u16()) {
-        Some(port) => format!("gristmill-console-{port}"),
-        None => "gristmill-console".to_owned(),
+        Some(port) => format!("{NAME}-{port}"),
+        None => NAME.to_owned(),
     }
 }
 

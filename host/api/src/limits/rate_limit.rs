@@ -155,6 +155,8 @@ pub struct RateLimits {
     /// Calls without a valid key, for each address. Its rate is also that of the calls with a
     /// valid key that count for no operation, for each owner.
     pub unauthenticated: AddressLimit,
+    /// Requests to public endpoints, for each address.
+    pub visitors: AddressLimit,
 }
 
 impl Default for RateLimits {
@@ -183,6 +185,7 @@ impl Default for RateLimits {
             // One of them lasts up to an hour.
             events: limit(200, Some(100), 0),
             unauthenticated: AddressLimit::default(),
+            visitors: AddressLimit::default(),
         }
     }
 }
@@ -224,6 +227,7 @@ struct GivenLimits {
     management: GivenLimit,
     events: GivenLimit,
     unauthenticated: AddressLimit,
+    visitors: AddressLimit,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -306,6 +310,7 @@ impl From<GivenLimits> for RateLimits {
             management: given.management.over(default.management),
             events: given.events.over(default.events),
             unauthenticated: given.unauthenticated,
+            visitors: given.visitors,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Bounds calls without a valid key from one address, so that guessing keys and calling routes
-//! without a key cannot keep the host busy. Calls with a valid key are never counted here.
+//! without a key cannot keep the host busy; and apart from them, the requests of an address to
+//! public endpoints. Calls with a valid key are never counted here.
 //!
 //! **Bounds.** At most N calls in *any* ten seconds, and a little more than half of them in one
 //! burst. [`ADDRESSES_MAX`] addresses of about 100 bytes, which are dropped some seconds after
@@ -30,8 +31,32 @@ const ADDRESSES_MAX: usize = 100_000;
 /// is quiet 20 ms after one call.
 const SWEEP_WHEN_FULL: Duration = Duration::from_millis(250);
 
-/// The name of the limit in the headers of a refusal.
-const OPERATION: &str = "unauthenticated";
+/// Calls that are counted together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// Calls without a valid key.
+    Unauthenticated,
+    /// Requests to public endpoints.
+    Visits,
+}
+
+impl Counted {
+    /// The name of the limit in the headers of a refusal.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Unauthenticated => "unauthenticated",
+            Self::Visits => "visitors",
+        }
+    }
+
+    fn sentence(self, calls: u32) -> String {
+        let what = match self {
+            Self::Unauthenticated => "calls without a valid API key",
+            Self::Visits => "requests",
+        };
+        format!("too many {what} from this address: at most {calls} in 10 seconds")
+    }
+}
 
 /// The limit of each address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +74,8 @@ impl Default for AddressLimit {
 }
 
 /// Counts the calls of each address.
-pub(crate) struct UnauthenticatedLimiter {
+pub(crate) struct AddressLimiter {
+    counted: Counted,
     calls: NonZeroU32,
     addresses_max: usize,
     clock: DefaultClock,
@@ -58,14 +84,14 @@ pub(crate) struct UnauthenticatedLimiter {
     swept_at: Mutex<Instant>,
 }
 
-impl std::fmt::Debug for UnauthenticatedLimiter {
+impl std::fmt::Debug for AddressLimiter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("UnauthenticatedLimiter").field("calls", &self.calls).finish_non_exhaustive()
+        f.debug_struct("AddressLimiter").field("calls", &self.calls).finish_non_exhaustive()
     }
 }
 
-impl UnauthenticatedLimiter {
-    pub(crate) fn new(limit: AddressLimit) -> Self {
+impl AddressLimiter {
+    pub(crate) fn new(counted: Counted, limit: AddressLimit) -> Self {
         let calls = limit.calls_per_10s;
         // A bucket of size B with R refills in the window admits B + R - 1 calls in the window.
         let refills = NonZeroU32::new(calls.get() / 2).unwrap_or(NonZeroU32::MIN);
@@ -75,24 +101,33 @@ impl UnauthenticatedLimiter {
         let limiter = RateLimiter::keyed(quota.allow_burst(burst));
         let swept_at = Mutex::new(Instant::now());
         let addresses_max = ADDRESSES_MAX;
-        Self { calls, addresses_max, clock: DefaultClock::default(), limiter, swept_at }
+        let clock = DefaultClock::default();
+        Self { counted, calls, addresses_max, clock, limiter, swept_at }
     }
 
-    /// Counts a call without a valid key.
+    /// Counts a call.
     ///
     /// # Errors
     /// 429 beyond the limit of its address.
     pub(crate) fn admit(&self, request: &Extensions) -> Result<(), ApiError> {
         // Without a listener in front there is no address, and no caller to limit.
-        let Some(origin) = request.get::<Arc<CallOrigin>>() else { return Ok(()) };
+        request.get::<Arc<CallOrigin>>().map_or(Ok(()), |origin| self.admit_from(origin))
+    }
+
+    /// The same for a call from there.
+    ///
+    /// # Errors
+    /// 429 beyond the limit of its address.
+    pub(crate) fn admit_from(&self, origin: &CallOrigin) -> Result<(), ApiError> {
         self.sweep();
         if self.limiter.len() >= self.addresses_max {
             let sentence = "too many addresses call without a valid API key; try again shortly";
-            return Err(self.refuse(SWEEP_WHEN_FULL, sentence.to_owned()));
+            let (calls, sentence) = (self.calls.get(), sentence.to_owned());
+            return Err(refuse(self.counted, calls, SWEEP_WHEN_FULL, sentence));
         }
         let refused = self.limiter.check_key(&origin.peer().known_as()).err();
         match refused.map(|until| until.wait_time_from(self.clock.now())) {
-            Some(wait) => Err(too_many_calls(self.calls.get(), wait)),
+            Some(wait) => Err(too_many(self.counted, self.calls.get(), wait)),
             None => Ok(()),
         }
     }
@@ -108,23 +143,20 @@ impl UnauthenticatedLimiter {
             self.limiter.shrink_to_fit();
         }
     }
-
-    fn refuse(&self, wait: Duration, sentence: String) -> ApiError {
-        refuse(self.calls.get(), wait, sentence)
-    }
 }
 
-/// The refusal of a call beyond the limit of its address, which is so many calls; after `wait` one
-/// is admitted.
+/// The refusal of a call without a valid key beyond the limit of its address, which is so many
+/// calls; after `wait` one is admitted.
 pub(crate) fn too_many_calls(calls: u32, wait: Duration) -> ApiError {
-    let sentence = format!(
-        "too many calls without a valid API key from this address: at most {calls} in 10 seconds"
-    );
-    refuse(calls, wait, sentence)
+    too_many(Counted::Unauthenticated, calls, wait)
 }
 
-fn refuse(calls: u32, wait: Duration, sentence: String) -> ApiError {
-    let refusal = Refusal::calls(OPERATION, calls, wait);
+fn too_many(counted: Counted, calls: u32, wait: Duration) -> ApiError {
+    refuse(counted, calls, wait, counted.sentence(calls))
+}
+
+fn refuse(counted: Counted, calls: u32, wait: Duration, sentence: String) -> ApiError {
+    let refusal = Refusal::calls(counted.name(), calls, wait);
     ApiError::new(ErrorCode::RateLimited, sentence).with_refusal(refusal)
 }
 
@@ -144,7 +176,7 @@ mod tests {
     #[test]
     fn each_address_has_a_limit_of_its_own() {
         let limit = AddressLimit { calls_per_10s: NonZeroU32::new(5).unwrap() };
-        let unauthenticated = UnauthenticatedLimiter::new(limit);
+        let unauthenticated = AddressLimiter::new(Counted::Unauthenticated, limit);
         for address in ["192.0.2.1", "192.0.2.2", "2001:db8::1"] {
             // Four at once; two more within ten seconds, the second just at their end.
             for _ in 0..4 {
@@ -163,8 +195,10 @@ mod tests {
     #[test]
     fn a_full_table_has_room_again_when_its_addresses_are_quiet() {
         let limit = AddressLimit::default();
-        let unauthenticated =
-            UnauthenticatedLimiter { addresses_max: 3, ..UnauthenticatedLimiter::new(limit) };
+        let unauthenticated = AddressLimiter {
+            addresses_max: 3,
+            ..AddressLimiter::new(Counted::Unauthenticated, limit)
+        };
         for address in ["192.0.2.1", "192.0.2.2", "192.0.2.3"] {
             assert!(unauthenticated.admit(&from(address)).is_ok());
         }

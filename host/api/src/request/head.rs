@@ -12,8 +12,8 @@ use crate::answer::error::{ApiError, ErrorCode};
 /// Refuses a head that violates HTTP.
 ///
 /// # Errors
-/// 400 without a valid `Host` (RFC 9112, 3.2) or with several; for several `Authorization`; 501 for
-/// a transfer coding other than `chunked` (RFC 9112, 6.1).
+/// 400 without a valid `Host` (RFC 9112, 3.2), with several, or with another one than the URL's;
+/// for several `Authorization`; 501 for a transfer coding other than `chunked` (RFC 9112, 6.1).
 pub(crate) fn check<B>(request: &Request<B>) -> Result<(), ApiError> {
     let headers = request.headers();
     // HTTP/2 has the host in the URL, and HTTP/1.0 has no such header.
@@ -23,6 +23,9 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), ApiError> {
             return Err(ApiError::bad_request(
                 "the header `Host` must be a name or an address, with a port or without",
             ));
+        }
+        Some(host) if names_another(request.uri(), host) => {
+            return Err(ApiError::bad_request("the header `Host` is another host than the URL's"));
         }
         None if needs_host => {
             return Err(ApiError::bad_request("the header `Host` is missing; HTTP/1.1 needs it"));
@@ -46,6 +49,13 @@ pub(crate) fn host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
         Some(authority) => Some(authority.clone()),
         None => headers.get(header::HOST)?.to_str().ok()?.parse().ok(),
     }
+}
+
+/// Whether a URL with a host has another one than the header: a proxy may have read either.
+fn names_another(uri: &Uri, host: &HeaderValue) -> bool {
+    let is_other =
+        |named: &Authority| !named.as_str().as_bytes().eq_ignore_ascii_case(host.as_bytes());
+    uri.authority().is_some_and(is_other)
 }
 
 /// The only line of this name.
@@ -119,6 +129,16 @@ mod tests {
         {
             assert_eq!(refused(version, &[]), without, "{version:?}");
             assert_eq!(refused(version, &twice), Some(400), "{version:?}");
+        }
+    }
+
+    #[test]
+    fn the_url_and_the_header_name_one_host() {
+        for (host, expected) in
+            [("a.example:80", true), ("A.example:80", true), ("a.example", false)]
+        {
+            let request = Request::builder().uri("http://a.example:80/x").header("host", host);
+            assert_eq!(check(&request.body(()).unwrap()).is_ok(), expected, "{host}");
         }
     }
 

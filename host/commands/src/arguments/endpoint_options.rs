@@ -1,14 +1,15 @@
 //! The settings of an endpoint as options, for `deploy` and `endpoints`.
 
 use clap::Args;
-use gristmill_client::wire::bounds::{Bounds, EXECUTION_TIMEOUT_MS};
+use gristmill_client::wire::bounds::EXECUTION_TIMEOUT_MS;
 use gristmill_client::wire::id::EndpointId;
 use gristmill_client::wire::management::{
     EndpointInput, EndpointSettings as Settings, Reuse, ReuseInput, ScalerType,
 };
 use gristmill_client::wire::{HostPattern, Metering};
 
-use super::parse::{self, bounded};
+use super::http_options::HttpOptions;
+use super::parse::{self, bounded, given, help};
 use super::retention::RetentionOptions;
 
 /// The settings that are given.
@@ -74,6 +75,8 @@ pub struct EndpointOptions {
     #[arg(long, value_name = "ID")]
     volume: Option<String>,
     #[command(flatten)]
+    http: HttpOptions,
+    #[command(flatten)]
     retention: RetentionOptions,
 }
 
@@ -99,29 +102,9 @@ impl EndpointOptions {
             propagate_traces: self.propagate_traces,
             call_endpoints: given(self.call_endpoints),
             network_volume_id: self.volume,
+            http: self.http.document(),
             retention: self.retention.document(),
             ..EndpointInput::default()
         }
-    }
-}
-
-/// The description of an option, with the default of its setting.
-fn help(text: &str, bounds: Bounds) -> String {
-    format!("{text} [default: {}]", bounds.default)
-}
-
-/// `None` for an option that was not given.
-pub fn given<T>(values: Vec<T>) -> Option<Vec<T>> {
-    (!values.is_empty()).then_some(values)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn options_that_are_not_given_are_not_sent() {
-        assert_eq!(given(Vec::<u8>::new()), None);
-        assert_eq!(given(vec![1]), Some(vec![1]));
     }
 }

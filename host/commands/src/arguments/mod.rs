@@ -3,11 +3,13 @@
 pub mod component_file;
 mod connection;
 mod endpoint_options;
+mod http_options;
 mod input;
 pub(crate) mod job_filter;
 pub mod parse;
 mod retention;
 
 pub use connection::ConnectionArgs;
-pub use endpoint_options::{EndpointOptions, given};
+pub use endpoint_options::EndpointOptions;
 pub use input::InputSource;
+pub use parse::given;

@@ -41,6 +41,16 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| wrong.to_owned())
 }
 
+/// The description of an option, with the default of its setting.
+pub(super) fn help(text: &str, bounds: Bounds) -> String {
+    format!("{text} [default: {}]", bounds.default)
+}
+
+/// `None` for an option that was not given.
+pub fn given<T>(values: Vec<T>) -> Option<Vec<T>> {
+    (!values.is_empty()).then_some(values)
+}
+
 /// A number inside the platform's bounds.
 pub fn bounded<T: TryFrom<u64>>(
     bounds: Bounds,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gristmill_core::access::key::ApiKey;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
-use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointType};
 use gristmill_core::deploy::release::Release;
 use gristmill_core::id::EndpointId;
 use gristmill_core::incarnation::EndpointIncarnation;
@@ -77,6 +77,17 @@ impl Endpoints {
     pub fn deployment(&self, caller: &ApiKey, id: &EndpointId) -> Option<Arc<Deployment>> {
         let deployment = self.deployed.catalog.deployment(id);
         deployment.filter(|found| caller.sees(&found.endpoint.owner))
+    }
+
+    /// An endpoint of HTTP whose settings concern callers without a key: it is public, or pages of
+    /// other origins may ask for it.
+    pub fn open_deployment(&self, id: &EndpointId) -> Option<Arc<Deployment>> {
+        let deployment = self.deployed.catalog.deployment(id);
+        deployment.filter(|found| {
+            let http = &found.endpoint.settings.http;
+            found.endpoint.kind == EndpointType::LoadBalancer
+                && (http.public || !http.cors.origins.is_empty())
+        })
     }
 
     /// The number of the endpoint's workers that run a job.

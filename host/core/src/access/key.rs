@@ -90,6 +90,21 @@ impl ApiKey {
         (key, text)
     }
 
+    /// What the calls of a visitor, who has no key, count as on one public endpoint. No text is
+    /// that of this key, and it is stored nowhere.
+    pub fn of_visitor(id: KeyId, owner: OwnerId, endpoint: EndpointId) -> Self {
+        Self {
+            id,
+            name: String::new(),
+            owner,
+            scopes: vec![Scope::Submit],
+            endpoints: Some(vec![endpoint]),
+            created_at: Timestamp::from_millis(0),
+            expires_at: None,
+            secret_sha256: [0; 32],
+        }
+    }
+
     /// Splits a key's text into the key's id and the secret. `None`: not the text of a key.
     pub fn parse_text(text: &str) -> Option<(KeyId, &str)> {
         let (id, secret) = text.strip_prefix("gm_")?.split_once('_')?;

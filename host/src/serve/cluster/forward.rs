@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
-use gristmill_api::{AnswerBody, too_many_calls_without_key, unavailable, unreadable_body};
+use gristmill_api::{AnswerBody, ByName, too_many_calls_without_key, unavailable, unreadable_body};
 use gristmill_core::id::{KeyId, OwnerId};
 use gristmill_edge::{
     ANSWER_END, AnswerOwner, CallOrigin, PeerAddress, remove_named_by_connection,
@@ -32,6 +32,9 @@ use super::handshake::{HostKey, Membership};
 
 /// The address of the client of a forwarded call. Only read on connections between hosts.
 const PEER: HeaderName = HeaderName::from_static("gristmill-peer");
+
+/// Of a forwarded call to an HTTP endpoint by its own name. Only read on connections between hosts.
+const BY_NAME: HeaderName = HeaderName::from_static("gristmill-by-name");
 
 /// The owner and the id of the key of a forwarded call, in its answer. Only read on connections
 /// between hosts; the client does not get it.
@@ -297,6 +300,10 @@ fn outgoing<B>(request: Request<B>, peer: IpAddr) -> Option<Request<B>> {
     // This host has answered it.
     head.headers.remove(header::EXPECT);
     head.headers.insert(PEER, HeaderValue::from_str(&peer.to_string()).ok()?);
+    head.headers.remove(BY_NAME);
+    if head.extensions.get::<ByName>().is_some() {
+        head.headers.insert(BY_NAME, HeaderValue::from_static("1"));
+    }
     Some(Request::from_parts(head, body))
 }
 
@@ -369,9 +376,13 @@ fn remove_headers_of_connection(headers: &mut HeaderMap) {
     }
 }
 
-/// The address of the client of a call that another host has forwarded; the header is removed.
-pub(crate) fn take_peer(headers: &mut HeaderMap) -> Option<PeerAddress> {
-    let peer = headers.remove(PEER)?;
+/// The address of the client of a call that another host has forwarded. What that host has added to
+/// the headers is removed.
+pub(crate) fn take_client<B>(request: &mut Request<B>) -> Option<PeerAddress> {
+    let peer = request.headers_mut().remove(PEER)?;
+    if request.headers_mut().remove(BY_NAME).is_some() {
+        request.extensions_mut().insert(ByName);
+    }
     peer.to_str().ok()?.parse().ok().map(PeerAddress)
 }
 
@@ -416,16 +427,18 @@ mod tests {
             .header("te", "trailers")
             .header("authorization", "Bearer k")
             .header("gristmill-peer", "10.9.9.9")
+            .header("gristmill-by-name", "1")
             .body(AnswerBody::empty())
             .unwrap();
         let peer = "192.0.2.1".parse().unwrap();
         let mut sent = outgoing(request, peer).unwrap();
         assert_eq!(sent.uri().path_and_query().unwrap(), "/v2/a/run?x=1");
         assert_eq!(sent.version(), Version::HTTP_2);
-        assert_eq!(take_peer(sent.headers_mut()), Some(PeerAddress(peer)), "not the client's own");
+        assert_eq!(take_client(&mut sent), Some(PeerAddress(peer)), "not the client's own");
         let mut names: Vec<_> = sent.headers().keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         assert_eq!(names, ["authorization", "host"]);
+        assert!(sent.extensions().get::<ByName>().is_none(), "not the client's own");
         assert_eq!(sent.headers()["host"], "mill.lan");
     }
 

@@ -2,6 +2,7 @@
 //! the environment (clap) and the configuration file (serde).
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -180,6 +181,47 @@ impl TryFrom<String> for Database {
 }
 
 impl FromStr for Database {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.to_owned().try_into()
+    }
+}
+
+/// A domain, in lower case.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Domain(String);
+
+impl Domain {
+    /// Its text.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Domain {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let is_label = |label: &str| {
+            let is_inside = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+            (1..=63).contains(&label.len())
+                && label.bytes().all(is_inside)
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+        };
+        let is_domain = text.len() <= 200 && text.split('.').all(is_label);
+        if !is_domain || text.parse::<IpAddr>().is_ok() {
+            return Err(format!(
+                "`{text}` is not a domain: write `apps.example.com`, or `localhost`"
+            ));
+        }
+        Ok(Self(text.to_ascii_lowercase()))
+    }
+}
+
+impl FromStr for Domain {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

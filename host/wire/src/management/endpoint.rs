@@ -9,12 +9,15 @@ use serde::{Deserialize, Serialize};
 use super::compute_type::ComputeType;
 use super::pod::Pod;
 use super::template::Template;
-use crate::bounds::{self, ALLOWED_HOSTS_MAX, Bounds, CALL_ENDPOINTS_MAX, RATE_LIMITED_OPERATIONS};
+use crate::bounds::{
+    self, ALLOWED_HOSTS_MAX, Bounds, CALL_ENDPOINTS_MAX, CORS_LIST_MAX, CORS_ORIGIN_BYTES_MAX,
+    HEADER_NAME_BYTES_MAX, RATE_LIMITED_OPERATIONS,
+};
 use crate::id::{EndpointId, OwnerId, TemplateId, VolumeId};
 use crate::json_object::only_objects;
 #[cfg(feature = "openapi")]
 use crate::schema;
-use crate::settings::{InvalidField, at_most, check_env, number, settings};
+use crate::settings::{InvalidField, at_most, check_count, check_env, number, settings};
 use crate::words::words;
 use crate::{HostPattern, Metering, whole_number};
 
@@ -137,6 +140,7 @@ impl EndpointSettings {
         }
         self.take(given)?;
         self.workers_min = self.workers_min.min(self.workers_max);
+        self.http.cors.check()?;
         check_fuel("maxFuel", self.max_fuel, self.metering)
     }
 }
@@ -302,11 +306,9 @@ impl EndpointType {
 
 settings! {
     /// How HTTP requests are answered.
-    #[derive(Copy)]
     pub struct HttpSettings;
 
     /// How HTTP requests are answered; a field that is left out keeps its value.
-    #[derive(Copy)]
     pub struct HttpInput {}
 
     numbers {
@@ -316,8 +318,97 @@ settings! {
         max_request_mib: u32, REQUEST_MIB = Bounds { min: 1, default: 32, max: 4_096 };
     }
     optional {}
-    values {}
+    values {
+        /// Whether everybody may send requests, without a key. The handler then gets the header
+        /// `Authorization` of a request, unless it has a key of the host.
+        public: bool = false;
+    }
+    objects {
+        /// Which pages of other origins may read its answers.
+        cors: CorsSettings, CorsInput;
+    }
+}
+
+settings! {
+    /// Which pages of other origins may send requests and read the answers (CORS), with all methods
+    /// and headers. The host answers preflight requests, and replaces headers of the handler with
+    /// the same names.
+    pub struct CorsSettings;
+
+    /// Which pages of other origins may read the answers; a field that is left out keeps its value.
+    pub struct CorsInput {}
+
+    numbers {
+        /// Seconds for which a browser keeps the answer to a preflight request.
+        max_age: u32, MAX_AGE_S = Bounds { min: 0, default: 600, max: 86_400 };
+    }
+    optional {}
+    values {
+        /// The origins, such as `https://example.com`, or `*` for all. Empty: none, and preflight
+        /// requests go to the handler.
+        origins: Vec<String> as CorsOrigins = Vec::new(), check_origins;
+        /// Headers of answers that pages may read, beside the usual ones.
+        expose_headers: Vec<String> as HeaderNames = Vec::new(), check_header_names;
+        /// Whether requests of pages may have cookies and `Authorization`. Needs named origins.
+        credentials: bool = false;
+    }
     objects {}
+}
+
+impl CorsSettings {
+    /// # Errors
+    /// For credentials from everywhere, which browsers refuse.
+    fn check(&self) -> Result<(), InvalidField> {
+        if self.credentials && self.origins.iter().any(|origin| origin == ANY) {
+            let fault = "needs named origins in `http.cors.origins`, not `*`";
+            return Err(InvalidField::new("http.cors.credentials", fault));
+        }
+        Ok(())
+    }
+}
+
+/// Stands for all origins.
+const ANY: &str = "*";
+
+/// Checks origins as browsers send them.
+fn check_origins(field: &str, origins: &[String]) -> Result<(), InvalidField> {
+    check_count(field, origins.len(), CORS_LIST_MAX)?;
+    let is_origin = |text: &str| {
+        let name = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+        let is_of_name = |byte: u8| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-:[]".contains(&byte)
+        };
+        text.len() <= CORS_ORIGIN_BYTES_MAX
+            && name.is_some_and(|name| !name.is_empty() && name.bytes().all(is_of_name))
+    };
+    match origins.iter().find(|origin| *origin != ANY && !is_origin(origin)) {
+        None => Ok(()),
+        Some(origin) => {
+            let fault = format!(
+                "has `{}`; an origin is `https://` or `http://` and a host in lower case, with a port if it is \
+                 not the usual one, and without a path; `*` stands for all",
+                format!("{origin:.99}").escape_debug(),
+            );
+            Err(InvalidField::new(field, fault))
+        }
+    }
+}
+
+/// Checks names of headers.
+fn check_header_names(field: &str, names: &[String]) -> Result<(), InvalidField> {
+    check_count(field, names.len(), CORS_LIST_MAX)?;
+    let is_name = |text: &str| {
+        let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        (1..=HEADER_NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_of_name)
+    };
+    match names.iter().find(|name| !is_name(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let name = format!("{name:.99}");
+            let fault = format!("has `{}`, which is no name of a header", name.escape_debug());
+            Err(InvalidField::new(field, fault))
+        }
+    }
 }
 
 settings! {

@@ -103,6 +103,19 @@ fn a_refusal_names_the_field_and_its_bounds() {
             "`env` has a variable ``; a name has 1 to 256 characters, and neither `=` nor NUL",
         ),
         (json!({ "env": { "A": "b\0c" } }), "`env.A` has a NUL, which no value can have"),
+        (
+            json!({ "http": { "cors": { "origins": ["*"], "credentials": true } } }),
+            "`http.cors.credentials` needs named origins in `http.cors.origins`, not `*`",
+        ),
+        (
+            json!({ "http": { "cors": { "origins": ["https://a.example/"] } } }),
+            "`http.cors.origins` has `https://a.example/`; an origin is `https://` or `http://` and a host in \
+             lower case, with a port if it is not the usual one, and without a path; `*` stands for all",
+        ),
+        (
+            json!({ "http": { "cors": { "exposeHeaders": ["a b"] } } }),
+            "`http.cors.exposeHeaders` has `a b`, which is no name of a header",
+        ),
     ];
     for (given, expected) in cases {
         assert_eq!(changed(given).unwrap_err(), expected);

@@ -27,8 +27,9 @@ pub use cluster::{Cluster, ClusterHost, HostRole};
 pub use compute_type::ComputeType;
 pub use delivery::{Delivery, DeliveryState};
 pub use endpoint::{
-    Endpoint, EndpointInput, EndpointRetention, EndpointSettings, EndpointType, EndpointWithSecret,
-    HttpInput, HttpSettings, RateLimit, RetentionInput, Reuse, ReuseInput, ScalerType, check_fuel,
+    CorsInput, CorsSettings, Endpoint, EndpointInput, EndpointRetention, EndpointSettings,
+    EndpointType, EndpointWithSecret, HttpInput, HttpSettings, RateLimit, RetentionInput, Reuse,
+    ReuseInput, ScalerType, check_fuel,
 };
 pub use event::{EndpointEvent, JobStatusEvent, LiveEndpoint, NewestJobs, OverviewEvent};
 pub use handler::{Handler, Producer};

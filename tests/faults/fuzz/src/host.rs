@@ -156,6 +156,7 @@ impl Host {
             facts: HostFacts::default(),
             certificate: CertificateExpiry::default(),
             connections_max: 20_000,
+            http_domain: None,
             limits: no_limits(),
             compatibility: Compatibility { brand: "Platform".into(), ignores_gpu: false },
         }));
@@ -213,6 +214,7 @@ fn no_limits() -> RateLimits {
         management: NONE,
         events: NONE,
         unauthenticated: AddressLimit { calls_per_10s: NonZeroU32::MAX },
+        visitors: AddressLimit { calls_per_10s: NonZeroU32::MAX },
     }
 }
 
