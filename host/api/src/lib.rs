@@ -42,7 +42,7 @@ mod state;
 pub use axum::body::Body as AnswerBody;
 
 pub use host_facts::HostFacts;
-pub use http_endpoints::{ByName, by_name};
+pub use http_endpoints::{ByName, by_name, reads_on};
 pub use limits::rate_limit::RateLimits;
 pub use limits::unauthenticated::AddressLimit;
 pub use metrics::{StandbyMetrics, Unconfirmed};

@@ -149,6 +149,49 @@ async fn calls_through_a_host_that_stands_by_reach_the_active_one() {
     }
 }
 
+/// Reads until the text is there.
+async fn read_until(connection: &mut TcpStream, read: &mut String, text: &str) {
+    while !read.contains(text) {
+        let mut bytes = [0; 4096];
+        let wait = tokio::time::timeout(PATIENCE, connection.read(&mut bytes));
+        let count = wait.await.unwrap_or_else(|_| panic!("no {text} in {read}")).unwrap();
+        assert_ne!(count, 0, "no {text} in {read}");
+        read.push_str(std::str::from_utf8(bytes.get(..count).unwrap()).unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_of_http_reads_and_writes_at_once_through_each_host() {
+    let Some(database) = Database::new() else { return };
+    let one = first(&database);
+    let two = further(&database, &one);
+    let settings = json!({ "type": "LOAD_BALANCER", "workersMax": 1 });
+    one.deploy(&guests::http_playground(), "site", settings).await;
+    for host in [&one, &two] {
+        let mut connection = TcpStream::connect(host.address()).await.unwrap();
+        let head = format!(
+            "POST /http/site/echo HTTP/1.1\r\nhost: h\r\nauthorization: Bearer {}\r\nte: trailers\r\n\
+             trailer: x-sum\r\ntransfer-encoding: chunked\r\n\r\n",
+            one.admin_key()
+        );
+        let mut read = String::new();
+        connection.write_all(head.as_bytes()).await.unwrap();
+        for piece in ["first", "other", "third"] {
+            connection.write_all(format!("5\r\n{piece}\r\n").as_bytes()).await.unwrap();
+            read_until(&mut connection, &mut read, piece).await;
+        }
+        connection.write_all(b"0\r\nx-sum: 9\r\n\r\n").await.unwrap();
+        read_until(&mut connection, &mut read, "\r\n0\r\n").await;
+        // A client that leaves in the middle ends the request, so that the worker is free.
+        let mut left = TcpStream::connect(host.address()).await.unwrap();
+        left.write_all(head.as_bytes()).await.unwrap();
+        left.write_all(b"5\r\nfirst\r\n").await.unwrap();
+        read_until(&mut left, &mut String::new(), "first").await;
+        drop(left);
+        one.client().workers_running("site", 0).await;
+    }
+}
+
 /// A client cannot choose the address that its calls count for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_address_for_hosts_answers_only_hosts() {

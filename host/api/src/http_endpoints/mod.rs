@@ -22,4 +22,4 @@ mod target;
 pub(crate) use door::Door;
 pub(crate) use refusal::refuse;
 pub(crate) use target::{Address, Target};
-pub use target::{ByName, by_name};
+pub use target::{ByName, by_name, reads_on};

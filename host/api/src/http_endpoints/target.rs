@@ -24,6 +24,11 @@ pub(crate) enum Address {
 #[derive(Debug, Clone, Copy)]
 pub struct ByName;
 
+/// Whether the body of a call of this path may be read while its answer is sent already.
+pub fn reads_on(path: &str) -> bool {
+    path.starts_with(PREFIX)
+}
+
 /// A call by an endpoint's own name as one below `/http/`, with the name in the place of the id: so
 /// it has one form on the way to the host that answers it.
 ///

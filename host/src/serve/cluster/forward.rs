@@ -1,6 +1,7 @@
 //! Forwards calls to the active host, as a proxy does: bodies and answers are streams, and nothing
 //! is repeated. The active host may answer before it has read the body, as it does with a body that
-//! is too large; the rest of the body is then not read.
+//! is too large; the rest of the body is then not read. Only a handler of HTTP reads on while it
+//! answers, until its answer ends.
 //!
 //! **Bounds.** Those of [the connections](super::calls) and of [their places](super::callers).
 //! Calls in progress end when another host becomes active. A call ends there when its client
@@ -14,7 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
-use gristmill_api::{AnswerBody, ByName, too_many_calls_without_key, unavailable, unreadable_body};
+use gristmill_api::{
+    AnswerBody, ByName, reads_on, too_many_calls_without_key, unavailable, unreadable_body,
+};
 use gristmill_core::id::{KeyId, OwnerId};
 use gristmill_edge::{
     ANSWER_END, AnswerOwner, CallOrigin, PeerAddress, remove_named_by_connection,
@@ -171,7 +174,9 @@ impl Standby {
         };
         match host.links.send(request).await {
             Ok((mut answer, in_progress)) => {
-                sending.stop();
+                if !reads_on(&path) {
+                    sending.stop();
+                }
                 let has_key = take_key(&mut answer, origin);
                 self.callers.answered(credentials, origin, has_key, &answer);
                 let held = Held { _place: place, _in_progress: in_progress, _stops: stops };
@@ -204,12 +209,12 @@ struct Sending {
     has_failed: Arc<AtomicBool>,
 }
 
-/// The part of a body that was not sent yet.
+/// The part of a body that was not sent yet. Who waits for more of it is woken when it changes.
 enum Rest {
-    Body(AnswerBody),
+    Body(AnswerBody, Option<Waker>),
     /// It is not read, because the call has been answered. The active host ends the stream.
     Unread(Option<Waker>),
-    /// The client has left, and the stream ends with an error.
+    /// The client has left or has its whole answer, and the stream ends with an error.
     Abandoned,
 }
 
@@ -219,7 +224,7 @@ struct StopsSending(Sending);
 impl Drop for StopsSending {
     fn drop(&mut self) {
         let rest = std::mem::replace(&mut *self.0.rest.lock(), Rest::Abandoned);
-        if let Rest::Unread(Some(waker)) = rest {
+        if let Rest::Unread(Some(waker)) | Rest::Body(_, Some(waker)) = rest {
             waker.wake();
         }
     }
@@ -227,12 +232,16 @@ impl Drop for StopsSending {
 
 impl Sending {
     fn new(body: AnswerBody) -> Self {
-        Self { rest: Arc::new(Mutex::new(Rest::Body(body))), has_failed: Arc::default() }
+        Self { rest: Arc::new(Mutex::new(Rest::Body(body, None))), has_failed: Arc::default() }
     }
 
     /// Reads no more of it: the call has been answered.
     fn stop(&self) {
-        *self.rest.lock() = Rest::Unread(None);
+        let mut rest = self.rest.lock();
+        if let Rest::Body(_, waker) = &mut *rest {
+            // Nobody is woken: there is no more to send.
+            *rest = Rest::Unread(waker.take());
+        }
     }
 
     /// Whether the client's body could not be read.
@@ -250,8 +259,8 @@ impl Body for Sending {
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let mut rest = self.rest.lock();
-        let body = match &mut *rest {
-            Rest::Body(body) => body,
+        let (body, waker) = match &mut *rest {
+            Rest::Body(body, waker) => (body, waker),
             Rest::Unread(waker) => {
                 *waker = Some(context.waker().clone());
                 return Poll::Pending;
@@ -260,7 +269,10 @@ impl Body for Sending {
                 return Poll::Ready(Some(Err(io::Error::other("the client has left"))));
             }
         };
-        let frame = ready!(Pin::new(body).poll_frame(context));
+        let Poll::Ready(frame) = Pin::new(body).poll_frame(context) else {
+            *waker = Some(context.waker().clone());
+            return Poll::Pending;
+        };
         if matches!(frame, Some(Err(_))) {
             self.has_failed.store(true, Ordering::Relaxed);
         }
@@ -268,12 +280,12 @@ impl Body for Sending {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&*self.rest.lock(), Rest::Body(body) if body.is_end_stream())
+        matches!(&*self.rest.lock(), Rest::Body(body, _) if body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
         match &*self.rest.lock() {
-            Rest::Body(body) => body.size_hint(),
+            Rest::Body(body, _) => body.size_hint(),
             Rest::Unread(_) | Rest::Abandoned => SizeHint::default(),
         }
     }
