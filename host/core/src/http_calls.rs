@@ -8,6 +8,7 @@ use http::{Request, Response};
 
 use crate::deploy::endpoint::Deployment;
 use crate::http_call::{HttpBody, InvalidAnswer};
+use crate::id::KeyId;
 use crate::metrics::failure_reason::FailureReason;
 use crate::trace::TraceContext;
 
@@ -29,6 +30,8 @@ pub trait HttpCalls: Send + Sync + std::fmt::Debug {
 pub struct WantedAnswer {
     /// The endpoint as the caller was checked for it. Its present deployment answers.
     pub deployment: Arc<Deployment>,
+    /// Whose turns the request takes: a key, or the address of a visitor.
+    pub caller: KeyId,
     /// The request. Its URI has scheme and authority.
     pub request: Request<HttpBody>,
     /// Its position in a distributed trace.

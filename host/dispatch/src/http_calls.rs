@@ -33,13 +33,14 @@ pub(crate) async fn call(
     now: Arc<Deployment>,
     wanted: WantedAnswer,
 ) -> Result<Response<HttpBody>, NoAnswer> {
-    let WantedAnswer { request, trace, .. } = wanted;
+    let WantedAnswer { caller, request, trace, .. } = wanted;
     let is_head = request.method() == Method::HEAD;
     let (answer, mut answered) = oneshot::channel();
     let (ended, report) = oneshot::channel();
     let stop = CancellationToken::new();
     let waiting = WaitingRequest {
         id: JobId::generate(SubmissionKind::Sync, ShardId(0)),
+        caller,
         call: HttpCall { request, answer },
         trace,
         since: starter.shared.clock.now(),

@@ -19,7 +19,7 @@ use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointType};
 use gristmill_core::deploy::template::Template;
 use gristmill_core::http_call::{HttpBody, HttpCall, InvalidAnswer};
 use gristmill_core::http_calls::{HttpCalls as _, NoAnswer, WantedAnswer};
-use gristmill_core::id::{EndpointId, OwnerId, ShardId, TemplateId};
+use gristmill_core::id::{EndpointId, KeyId, OwnerId, ShardId, TemplateId};
 use gristmill_core::job::record::Demand;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun, FailureReason, Reservation,
@@ -203,7 +203,9 @@ impl Bench {
         let uri = format!("http://site{path}");
         let request = Request::get(uri).body(body).unwrap();
         let dispatcher = self.dispatcher.clone();
-        async move { dispatcher.call(WantedAnswer { deployment, request, trace: None }).await }
+        let caller = KeyId::new("k").unwrap();
+        let wanted = WantedAnswer { deployment, caller, request, trace: None };
+        async move { dispatcher.call(wanted).await }
     }
 
     /// Waits until so many requests were stopped, and none runs.

@@ -202,7 +202,8 @@ impl Door {
         (*request.method_mut(), *request.uri_mut()) = (parts.method, uri);
         *request.headers_mut() = headers;
         let trace = caller_trace(&parts.headers);
-        let wanted = WantedAnswer { deployment: deployment.clone(), request, trace };
+        let caller = key.id.clone();
+        let wanted = WantedAnswer { deployment: deployment.clone(), caller, request, trace };
         let answer = self.state.http_calls.call(wanted).await?;
         // The request may have waited for minutes.
         check.check()?;

@@ -30,7 +30,7 @@ pub(crate) async fn answer(
     worker: WorkerId,
     place: impl Place,
 ) {
-    let WaitingRequest { id, call, trace, since, stop, ended } = request;
+    let WaitingRequest { id, call, trace, since, stop, ended, .. } = request;
     let (endpoint, metrics) = (&deployment.endpoint, deployment.incarnation.metrics());
     metrics.started(shared.clock.now().millis_since(since).saturating_mul(1_000));
     let timeout_ms = endpoint.settings.execution_timeout_ms;

@@ -1,15 +1,17 @@
-//! The requests of one endpoint that wait for a worker, the first one first.
+//! The requests of one endpoint that wait for a worker: callers take turns, and each caller's first
+//! one comes first. A caller is a key, or the address of a visitor.
 //!
 //! **Bounds.** [`WAITING_MAX`] requests, each with its head and no more than one piece of its body.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use gristmill_core::http_call::HttpCall;
 use gristmill_core::http_calls::NoAnswer;
-use gristmill_core::id::JobId;
+use gristmill_core::id::{JobId, KeyId};
 use gristmill_core::job::record::Demand;
 use gristmill_core::runtime::AttemptReport;
 use gristmill_core::sharing::shares::Level;
+use gristmill_core::sharing::turns::{Turns, Waiter};
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::TraceContext;
 use parking_lot::Mutex;
@@ -24,6 +26,7 @@ const WAITING_MAX: usize = 1_000;
 pub(crate) struct WaitingRequest {
     /// In the form of a job's id, although there is no job.
     pub(crate) id: JobId,
+    pub(crate) caller: KeyId,
     pub(crate) call: HttpCall,
     pub(crate) trace: Option<TraceContext>,
     pub(crate) since: Timestamp,
@@ -40,6 +43,8 @@ pub(crate) struct RequestLine(Mutex<Waiting>);
 #[derive(Debug, Default)]
 struct Waiting {
     requests: BTreeMap<Number, WaitingRequest>,
+    /// The same requests by their callers.
+    turns: Turns<KeyId, VecDeque<Waiter<()>>>,
     /// Numbers that were given so far.
     given: u64,
     /// Changes of the line.
@@ -66,14 +71,18 @@ impl RequestLine {
         }
         waiting.given += 1;
         let number = Number(waiting.given);
+        let waiter = waiter(number);
+        waiting.turns.change(&request.caller, false, |all| all.push_back(waiter));
         waiting.requests.insert(number, request);
         Ok((number, waiting.changed()))
     }
 
-    /// Takes the first request.
+    /// Takes the first request of the caller whose turn it is.
     pub(crate) fn take(&self) -> Option<(Number, WaitingRequest, Demand)> {
         let mut waiting = self.0.lock();
-        let (number, request) = waiting.requests.pop_first()?;
+        let number = Number(waiting.turns.first()?.number);
+        let request = waiting.requests.remove(&number)?;
+        waiting.turns.change(&request.caller, true, VecDeque::pop_front);
         Some((number, request, waiting.changed()))
     }
 
@@ -87,6 +96,8 @@ impl RequestLine {
             drop(request);
             return demand;
         }
+        let waiter = waiter(number);
+        waiting.turns.change(&request.caller, false, |all| all.push_front(waiter));
         waiting.requests.insert(number, request);
         waiting.changed()
     }
@@ -95,6 +106,8 @@ impl RequestLine {
     pub(crate) fn remove(&self, number: Number) -> Option<Demand> {
         let mut waiting = self.0.lock();
         let removed = waiting.requests.remove(&number)?;
+        let is_other = |waiter: &Waiter<()>| waiter.number != number.0;
+        waiting.turns.change(&removed.caller, false, |all| all.retain(is_other));
         let demand = waiting.changed();
         drop(waiting);
         // Without the lock, since it wakes others.
@@ -108,10 +121,16 @@ impl RequestLine {
             let mut waiting = self.0.lock();
             waiting.is_closed = true;
             waiting.version += 1;
+            waiting.turns = Turns::default();
             std::mem::take(&mut waiting.requests)
         };
         drop(removed);
     }
+}
+
+/// All requests ask for the same.
+fn waiter(Number(number): Number) -> Waiter<()> {
+    Waiter { number, bytes: 0, grant: () }
 }
 
 impl Waiting {
@@ -130,5 +149,67 @@ impl Waiting {
             called: 0,
             level: Level::CLIENT,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::iter;
+
+    use gristmill_core::id::{ShardId, SubmissionKind};
+    use http::Request;
+    use http_body_util::{BodyExt as _, Empty};
+
+    use super::*;
+
+    fn request(caller: &str) -> WaitingRequest {
+        let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
+        let call = HttpCall { request: Request::new(body), answer: oneshot::channel().0 };
+        WaitingRequest {
+            id: JobId::generate(SubmissionKind::Sync, ShardId(0)),
+            caller: KeyId::new(caller).unwrap(),
+            call,
+            trace: None,
+            since: Timestamp::from_millis(0),
+            stop: CancellationToken::new(),
+            ended: oneshot::channel().0,
+        }
+    }
+
+    /// The callers of the requests that are taken, in this order.
+    fn taken(line: &RequestLine) -> Vec<String> {
+        let all = iter::from_fn(|| line.take());
+        all.map(|(_, request, _)| request.caller.to_string()).collect()
+    }
+
+    #[test]
+    fn callers_take_turns() {
+        let line = RequestLine::default();
+        for caller in ["a", "a", "a", "b", "a", "c"] {
+            line.push(request(caller)).unwrap();
+        }
+        assert_eq!(taken(&line), ["a", "b", "c", "a", "a", "a"]);
+    }
+
+    #[test]
+    fn a_request_that_was_put_back_is_its_callers_first_one() {
+        let line = RequestLine::default();
+        let (first, _) = line.push(request("a")).unwrap();
+        let (second, _) = line.push(request("a")).unwrap();
+        let (number, request, demand) = line.take().unwrap();
+        assert_eq!((number, demand.jobs), (first, 1));
+        assert_eq!(line.put_back(number, request).jobs, 2);
+        assert_eq!(line.take().unwrap().0, first);
+        assert_eq!(line.remove(second).unwrap().jobs, 0);
+        assert!(line.remove(first).is_none() && line.take().is_none());
+    }
+
+    #[test]
+    fn a_closed_line_takes_and_gives_nothing() {
+        let line = RequestLine::default();
+        line.push(request("a")).unwrap();
+        line.close();
+        assert!(line.take().is_none());
+        assert_eq!(line.push(request("a")).unwrap_err(), NoAnswer::Stopped);
     }
 }
