@@ -118,7 +118,9 @@ impl Client<'_> {
         if is_head || is_bare || left == Some(0) || body.is_end_stream() {
             // The client gets no body. The host reads it nevertheless, since a handler whose body
             // is not read fails.
-            tokio::spawn(async move { while let Some(Ok(_)) = body.frame().await {} });
+            if !body.is_end_stream() {
+                tokio::spawn(async move { while let Some(Ok(_)) = body.frame().await {} });
+            }
             let none = Empty::new().map_err(|never| match never {});
             return Response::from_parts(head, none.boxed_unsync());
         }

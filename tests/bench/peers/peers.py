@@ -65,8 +65,11 @@ class Gristmill(Peer):
         config = processes.directory / "bench.toml"
         # Calls are counted and compared as usual; the limit is too high to be reached.
         config.write_text(
-            f"[rate-limits.{self.work.operation}]\ncalls-per-10s = 100000000\n"
-            "concurrent = 100000\ncalls-per-worker = 0\n"
+            "\n".join(
+                f"[rate-limits.{operation}]\ncalls-per-10s = 100000000\n"
+                "concurrent = 100000\ncalls-per-worker = 0\n"
+                for operation in (self.work.operation, "http")
+            )
         )
         log = processes.start(
             name,
@@ -89,6 +92,28 @@ class Gristmill(Peer):
         key = key.read_text().strip()
         expected = {"runsync": '"COMPLETED"', "run": '"IN_QUEUE"'}[self.work.operation]
         return self.over_http(f"{url}/v2/echo/{self.work.operation}", body, expected, "--key", key)
+
+
+class GristmillHttp(Gristmill):
+    name = "Gristmill, HTTP endpoint"
+    durability = "none: no queue, nothing is stored"
+
+    def install(self):
+        return install.wasmtime()
+
+    def client(self, url, key):
+        component = self.installed[1]
+        install.run(
+            "deploy", self.work.gristmill, "deploy", component, "--name", "site",
+            "--workers-max", str(self.work.in_flight), "--url", url, "--data-dir", key.parent,
+        )
+        key = key.read_text().strip()
+        body = self.work.input
+        return self.over_http(f"{url}/http/site/", body, body["text"], "--key", key)
+
+    def start(self, installed, processes):
+        self.installed = installed
+        return super().start(installed, processes)
 
 
 class WasmtimeServe(Peer):
@@ -221,4 +246,4 @@ class Rq(Peer):
         return self.with_client(bin / "python", PYTHON / "rq_client.py", "--redis", redis)
 
 
-ALL = [Gristmill, WasmtimeServe, DevelopmentServer, Restate, BullMq, Celery, Rq]
+ALL = [Gristmill, GristmillHttp, WasmtimeServe, DevelopmentServer, Restate, BullMq, Celery, Rq]
