@@ -59,6 +59,12 @@ pub const PORTS_MAX: usize = 256;
 /// Most hosts that an endpoint may allow: 400.
 pub const ALLOWED_HOSTS_MAX: usize = 256;
 
+/// Most further host names of an endpoint: 400.
+pub const HTTP_HOSTS_MAX: usize = 16;
+
+/// Most bytes of a domain: 400.
+pub const DOMAIN_BYTES_MAX: usize = 200;
+
 /// Most origins or headers in a list of an endpoint's `http.cors`: 400.
 pub const CORS_LIST_MAX: usize = 64;
 

@@ -6,9 +6,11 @@
 //! checks these fields alone: a bound that was lowered since does not prevent another change.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use crate::bounds::{
-    Bounds, ENV_NAME_CHARS_MAX, ENV_VALUE_CHARS_MAX, ENV_VARIABLES_MAX, NAME_CHARS_MAX,
+    Bounds, DOMAIN_BYTES_MAX, ENV_NAME_CHARS_MAX, ENV_VALUE_CHARS_MAX, ENV_VARIABLES_MAX,
+    NAME_CHARS_MAX,
 };
 
 /// The error for a value that a field cannot have, in one sentence that begins with the field.
@@ -132,6 +134,20 @@ pub fn check_env(field: &str, env: &BTreeMap<String, String>) -> Result<(), Inva
         }
     }
     Ok(())
+}
+
+/// Whether the text is a domain: a host name, and no address.
+pub fn is_domain(text: &str) -> bool {
+    let is_label = |label: &str| {
+        let is_inside = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        (1..=63).contains(&label.len())
+            && label.bytes().all(is_inside)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    text.len() <= DOMAIN_BYTES_MAX
+        && text.split('.').all(is_label)
+        && text.parse::<IpAddr>().is_err()
 }
 
 /// Checks a display name.

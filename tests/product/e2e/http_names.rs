@@ -141,3 +141,31 @@ async fn a_trusted_proxy_names_the_client() {
     assert_eq!(header(&head, "x-forwarded-proto").unwrap(), "https");
     assert_eq!(head["scheme"], "https");
 }
+
+#[tokio::test]
+async fn the_operator_gives_an_endpoint_further_names() {
+    let (host, address) = host(&[]);
+    let client = host.client();
+    let names = json!({ "public": true, "hosts": ["www.example.com", "example.com"] });
+    site(&host, "open", names).await;
+    let get = |name: &str| visit(&address, name, Method::GET, "/").send();
+    for name in ["www.example.com", "EXAMPLE.com:80", "open.apps.localhost"] {
+        assert_eq!(get(name).await.unwrap().text().await.unwrap(), "hello\n", "{name}");
+    }
+    site(&host, "other", json!({ "public": true })).await;
+    let claim = json!({ "http": { "hosts": ["example.com"] } });
+    let refused = client.patch("/v1/endpoints/other", &claim).await;
+    assert!(refused.refused(400).contains("is a name of endpoint `open`"), "{refused:?}");
+    let somebody = host.client_of("somebody").await;
+    let settings = json!({ "type": "LOAD_BALANCER" });
+    somebody.deploy(&guests::http_playground(), "theirs", settings).await;
+    let claim = json!({ "http": { "hosts": ["bank.example"] } });
+    let refused = somebody.patch("/v1/endpoints/theirs", &claim).await;
+    assert!(refused.refused(400).contains("the operator's keys"), "{refused:?}");
+    // Names that were given stay when their endpoint's owner changes something else.
+    client.patch("/v1/endpoints/theirs", &claim).await.ok();
+    somebody.patch("/v1/endpoints/theirs", &json!({ "workersMax": 2 })).await.ok();
+    assert_eq!(get("bank.example").await.unwrap().status(), 401);
+    client.delete("/v1/endpoints/open").await;
+    assert_eq!(get("example.com").await.unwrap().status(), 404);
+}

@@ -121,22 +121,22 @@ impl Door {
     /// # Errors
     /// 404 for a host name that is none of an endpoint.
     fn named(&self, target: Target<'_>, address: Address) -> Result<Option<EndpointId>, ApiError> {
-        let text = match (address, &self.state.http_domain) {
-            (Address::Path, _) => target.endpoint,
-            (Address::Name, Some(domain)) => {
-                let label = target.endpoint.strip_suffix(&**domain);
-                label.and_then(|label| label.strip_suffix('.')).ok_or_else(|| {
-                    let host = target.endpoint;
-                    ApiError::not_found(format!(
-                        "`{host}` is the name of no endpoint: names are `ENDPOINT.{domain}`"
-                    ))
-                })?
-            }
-            (Address::Name, None) => {
-                return Err(ApiError::not_found("the active host has no --http-domain"));
-            }
+        let host = match address {
+            Address::Path => return Ok(EndpointId::new(target.endpoint).ok()),
+            Address::Name => target.endpoint,
         };
-        Ok(EndpointId::new(text).ok())
+        let Some(domain) = &self.state.http_domain else {
+            return Err(ApiError::not_found("the active host has no --http-domain"));
+        };
+        match host.strip_suffix(&**domain).and_then(|label| label.strip_suffix('.')) {
+            Some(label) => Ok(EndpointId::new(label).ok()),
+            None => self.state.control.endpoints.of_host(host).map(Some).ok_or_else(|| {
+                ApiError::not_found(format!(
+                    "`{host}` is the name of no endpoint: names are `ENDPOINT.{domain}`, and those in the \
+                     `http.hosts` of an endpoint"
+                ))
+            }),
+        }
     }
 
     /// The answer to a visitor of a public endpoint.

@@ -16,6 +16,11 @@ pub(super) struct HttpOptions {
     /// deploy.
     #[arg(long = "cors-origin", value_name = "ORIGIN")]
     cors_origins: Vec<String>,
+    /// A further host name of the endpoint at the address of `serve --http-listen`, such as
+    /// www.example.com; needs a key of the operator; may be repeated. Replaces all host names of an
+    /// earlier deploy.
+    #[arg(long = "http-host", value_name = "NAME")]
+    hosts: Vec<String>,
     #[arg(long, value_name = "MS", value_parser = bounded::<u64>(HttpSettings::QUEUE_TIMEOUT_MS),
         help = help("How long an HTTP request waits for a worker, in milliseconds",
             HttpSettings::QUEUE_TIMEOUT_MS))]
@@ -31,6 +36,7 @@ impl HttpOptions {
         let origins = given(self.cors_origins);
         let document = HttpInput {
             public: self.public,
+            hosts: given(self.hosts),
             cors: origins
                 .map(|origins| CorsInput { origins: Some(origins), ..CorsInput::default() }),
             queue_timeout_ms: self.queue_timeout,
@@ -48,6 +54,7 @@ mod tests {
     fn options_that_are_not_given_are_not_sent() {
         let options = |cors_origins: &[&str]| HttpOptions {
             public: None,
+            hosts: Vec::new(),
             cors_origins: cors_origins.iter().map(|&origin| origin.to_owned()).collect(),
             queue_timeout: None,
             max_request_mib: None,

@@ -90,6 +90,11 @@ impl Endpoints {
         })
     }
 
+    /// The endpoint with this host name of its own, in lower case.
+    pub fn of_host(&self, host: &str) -> Option<EndpointId> {
+        self.deployed.view().hosts.get(host).cloned()
+    }
+
     /// The number of the endpoint's workers that run a job.
     pub fn running_workers(&self, id: &EndpointId) -> u64 {
         self.deployed.workers.counts(id).running
@@ -187,6 +192,7 @@ impl Endpoints {
         complete(async move {
             let put = |view: &View| {
                 let endpoint = decide(view, &caller)?;
+                patch::check_hosts(view, &caller, &endpoint)?;
                 Ok((vec![CatalogChange::Put(CatalogEntry::Endpoint(endpoint.clone()))], endpoint))
             };
             if extent == Extent::CheckOnly {

@@ -1,5 +1,6 @@
 //! The rules for a change of an endpoint that need other objects.
 
+use gristmill_core::access::key::ApiKey;
 use gristmill_core::catalog::View;
 use gristmill_core::deploy::endpoint::{Endpoint, EndpointType};
 use gristmill_core::deploy::handler_kind::HandlerKind;
@@ -41,6 +42,28 @@ pub(super) fn changed(
         settings,
         ..current
     })
+}
+
+/// Refuses host names that another endpoint has, and new ones that the operator has not given: an
+/// owner could claim the name of anybody.
+pub(super) fn check_hosts(
+    view: &View,
+    caller: &ApiKey,
+    endpoint: &Endpoint,
+) -> Result<(), ControlError> {
+    let before = view.deployments.get(&endpoint.id).map(|found| &found.endpoint.settings.http);
+    let hosts = &endpoint.settings.http.hosts;
+    if hosts.is_empty() || before.is_some_and(|before| before.hosts == *hosts) {
+        return Ok(());
+    }
+    if !caller.owner.is_operator() {
+        return Err(ControlError::invalid("`http.hosts` is for the operator's keys only"));
+    }
+    let taken = hosts.iter().find_map(|host| {
+        let other = view.hosts.get(host).filter(|other| **other != endpoint.id)?;
+        Some(format!("`http.hosts`: `{host}` is a name of endpoint `{other}`"))
+    });
+    taken.map_or(Ok(()), |taken| Err(ControlError::invalid(taken)))
 }
 
 /// The type of a new endpoint; that of an existing one stays.

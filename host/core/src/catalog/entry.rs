@@ -25,6 +25,7 @@ pub enum CatalogChange {
 /// One thing in the catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "an entry is moved into its map at once")]
 pub enum CatalogEntry {
     /// A template.
     Template(Template),

@@ -27,6 +27,8 @@ pub struct View {
     pub templates: HashMap<TemplateId, Arc<Template>>,
     /// Endpoints, joined with what they run, by id.
     pub deployments: HashMap<EndpointId, Arc<Deployment>>,
+    /// The endpoints that have host names of their own, by these.
+    pub hosts: HashMap<String, EndpointId>,
     /// Uploaded components by digest.
     pub components: HashMap<ComponentDigest, Arc<Component>>,
     /// Image names by owner and `name:tag`, in this order.
@@ -193,6 +195,10 @@ impl View {
                 self.templates.insert(template.id.clone(), Arc::new(template));
             }
             CatalogChange::Put(CatalogEntry::Endpoint(endpoint)) => {
+                self.forget_hosts(&endpoint.id);
+                for host in &endpoint.settings.http.hosts {
+                    self.hosts.insert(host.clone(), endpoint.id.clone());
+                }
                 let deployment = self.join(Arc::new(endpoint));
                 self.deployments.insert(deployment.endpoint.id.clone(), Arc::new(deployment));
             }
@@ -215,6 +221,7 @@ impl View {
                 self.templates.remove(&id);
             }
             CatalogChange::Delete(CatalogKey::Endpoint(id)) => {
+                self.forget_hosts(&id);
                 self.deployments.remove(&id);
             }
             CatalogChange::Delete(CatalogKey::Component(digest)) => {
@@ -232,6 +239,13 @@ impl View {
             CatalogChange::Delete(CatalogKey::Volume(id)) => {
                 self.volumes.remove(&id);
             }
+        }
+    }
+
+    fn forget_hosts(&mut self, id: &EndpointId) {
+        let Some(deployment) = self.deployments.get(id) else { return };
+        for host in &deployment.endpoint.settings.http.hosts {
+            self.hosts.remove(host);
         }
     }
 

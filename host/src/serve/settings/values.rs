@@ -2,11 +2,11 @@
 //! the environment (clap) and the configuration file (serde).
 
 use std::fmt;
-use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::ValueParserFactory;
+use gristmill_client::wire::settings::is_domain;
 use gristmill_core::limits::{Bounds, OutOfBounds};
 use gristmill_postgres::{DatabaseUrl, InvalidDatabaseUrl};
 use serde::{Deserialize, Deserializer, de};
@@ -204,15 +204,7 @@ impl TryFrom<String> for Domain {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let is_label = |label: &str| {
-            let is_inside = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-            (1..=63).contains(&label.len())
-                && label.bytes().all(is_inside)
-                && !label.starts_with('-')
-                && !label.ends_with('-')
-        };
-        let is_domain = text.len() <= 200 && text.split('.').all(is_label);
-        if !is_domain || text.parse::<IpAddr>().is_ok() {
+        if !is_domain(&text) {
             return Err(format!(
                 "`{text}` is not a domain: write `apps.example.com`, or `localhost`"
             ));

@@ -11,13 +11,13 @@ use super::pod::Pod;
 use super::template::Template;
 use crate::bounds::{
     self, ALLOWED_HOSTS_MAX, Bounds, CALL_ENDPOINTS_MAX, CORS_LIST_MAX, CORS_ORIGIN_BYTES_MAX,
-    HEADER_NAME_BYTES_MAX, RATE_LIMITED_OPERATIONS,
+    HEADER_NAME_BYTES_MAX, HTTP_HOSTS_MAX, RATE_LIMITED_OPERATIONS,
 };
 use crate::id::{EndpointId, OwnerId, TemplateId, VolumeId};
 use crate::json_object::only_objects;
 #[cfg(feature = "openapi")]
 use crate::schema;
-use crate::settings::{InvalidField, at_most, check_count, check_env, number, settings};
+use crate::settings::{InvalidField, at_most, check_count, check_env, is_domain, number, settings};
 use crate::words::words;
 use crate::{HostPattern, Metering, whole_number};
 
@@ -322,6 +322,9 @@ settings! {
         /// Whether everybody may send requests, without a key. The handler then gets the header
         /// `Authorization` of a request, unless it has a key of the host.
         public: bool = false;
+        /// Further host names of the endpoint at the address of `serve --http-listen`, such as
+        /// `www.example.com`. The operator's keys give them, and each to one endpoint.
+        hosts: Vec<String> as HostNames = Vec::new(), check_host_names;
     }
     objects {
         /// Which pages of other origins may read its answers.
@@ -364,6 +367,23 @@ impl CorsSettings {
             return Err(InvalidField::new("http.cors.credentials", fault));
         }
         Ok(())
+    }
+}
+
+/// Checks names as a browser sends them.
+fn check_host_names(field: &str, names: &[String]) -> Result<(), InvalidField> {
+    check_count(field, names.len(), HTTP_HOSTS_MAX)?;
+    let is_valid = |name: &String| is_domain(name) && *name == name.to_ascii_lowercase();
+    match names.iter().find(|name| !is_valid(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let name = format!("{name:.99}");
+            let fault = format!(
+                "has `{}`; a host name is letters in lower case, digits, dashes and dots, without a port",
+                name.escape_debug()
+            );
+            Err(InvalidField::new(field, fault))
+        }
     }
 }
 

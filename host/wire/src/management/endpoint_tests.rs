@@ -113,6 +113,11 @@ fn a_refusal_names_the_field_and_its_bounds() {
              lower case, with a port if it is not the usual one, and without a path; `*` stands for all",
         ),
         (
+            json!({ "http": { "hosts": ["a.example", "A.example"] } }),
+            "`http.hosts` has `A.example`; a host name is letters in lower case, digits, dashes and dots, without a \
+             port",
+        ),
+        (
             json!({ "http": { "cors": { "exposeHeaders": ["a b"] } } }),
             "`http.cors.exposeHeaders` has `a b`, which is no name of a header",
         ),
