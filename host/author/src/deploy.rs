@@ -55,7 +55,8 @@ const OPERATIONS: [(&str, &str, &[&str]); 8] = [
 /// setting is unchanged.
 ///
 /// The host checks all settings before the handler is uploaded: a deploy that is refused changes
-/// nothing that runs. A new endpoint's answer has the secret that its webhooks are signed with.
+/// nothing that runs. The answer about a new endpoint for jobs has the secret that its webhooks are
+/// signed with.
 #[derive(Debug, Args)]
 pub struct DeployArgs {
     /// The handler: a WebAssembly component, or a project's directory [default: the project of the
@@ -152,8 +153,7 @@ impl Deployable {
     pub(crate) async fn put(self, client: &Client) -> anyhow::Result<(Handler, DeployedEndpoint)> {
         let Self { name, tag, component, template, endpoint } = self;
         let kind = match *handler_kinds(&component) {
-            [HandlerKind::Http] => Some(EndpointType::LoadBalancer),
-            [HandlerKind::Jobs] => Some(EndpointType::Queue),
+            [kind] => Some(EndpointType::from(kind)),
             // The endpoint keeps its type. A new one takes jobs.
             _ => None,
         };
@@ -269,8 +269,8 @@ pub async fn deploy(args: DeployArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Whether a handler takes HTTP requests only.
-fn is_http(handler: &Handler) -> bool {
-    !HandlerKind::Jobs.is_among(&handler.exports) && HandlerKind::Http.is_among(&handler.exports)
+pub(crate) fn is_http(handler: &Handler) -> bool {
+    HandlerKind::of(&handler.exports) == [HandlerKind::Http]
 }
 
 /// The operations of an endpoint that runs this handler: name, method, and URL.
@@ -308,12 +308,19 @@ fn report(
         "compileMs": upload.compile_ms,
         "urls": urls,
     });
-    if let (DeployedEndpoint::Created { webhook_secret }, Some(fields)) =
-        (deployed, report.as_object_mut())
+    if let (Some(secret), Some(fields)) = (webhook_secret(upload, deployed), report.as_object_mut())
     {
-        fields.insert("webhookSecret".to_owned(), webhook_secret.as_str().into());
+        fields.insert("webhookSecret".to_owned(), secret.into());
     }
     report
+}
+
+/// The secret of a new endpoint's webhooks, which belong to jobs.
+fn webhook_secret<'a>(handler: &Handler, deployed: &'a DeployedEndpoint) -> Option<&'a str> {
+    match deployed {
+        DeployedEndpoint::Created { webhook_secret } if !is_http(handler) => Some(webhook_secret),
+        DeployedEndpoint::Created { .. } | DeployedEndpoint::Updated => None,
+    }
 }
 
 fn show(
@@ -341,9 +348,9 @@ fn show(
     for (operation, method, url) in urls(client, name, upload) {
         output::result(format_args!("{operation:<11}  {method:<4}  {url}"))?;
     }
-    if let DeployedEndpoint::Created { webhook_secret } = deployed {
+    if let Some(secret) = webhook_secret(upload, deployed) {
         output::note(format_args!(
-            "\nits webhooks are signed with the secret {webhook_secret}, which is not shown again"
+            "\nits webhooks are signed with the secret {secret}, which is not shown again"
         ));
     }
     let first = match is_http(upload) {
@@ -451,5 +458,10 @@ mod tests {
         assert_eq!(report["urls"]["run"], "http://h:1/v2/echo/run");
         assert_eq!(report["urls"]["stream"], "http://h:1/v2/echo/stream/JOB");
         assert_eq!(report["urls"].as_object().unwrap().len(), OPERATIONS.len());
+
+        let exports = vec!["wasi:http/incoming-handler@0.2.3".to_owned()];
+        let report = super::report(&client, &name, &Handler { exports, ..upload }, &created);
+        assert_eq!(report["urls"]["http"], "http://h:1/http/echo/");
+        assert!(report.get("webhookSecret").is_none(), "{report}");
     }
 }

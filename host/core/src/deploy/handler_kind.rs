@@ -20,6 +20,15 @@ impl From<EndpointType> for HandlerKind {
     }
 }
 
+impl From<HandlerKind> for EndpointType {
+    fn from(handler: HandlerKind) -> Self {
+        match handler {
+            HandlerKind::Jobs => Self::Queue,
+            HandlerKind::Http => Self::LoadBalancer,
+        }
+    }
+}
+
 impl HandlerKind {
     /// Both of them.
     pub const ALL: [Self; 2] = [Self::Jobs, Self::Http];
@@ -30,6 +39,11 @@ impl HandlerKind {
             Self::Jobs => ("gristmill:handler/run", "0.1"),
             Self::Http => ("wasi:http/incoming-handler", "0.2"),
         }
+    }
+
+    /// The kinds of a component with these exports.
+    pub fn of(exports: &[String]) -> Vec<Self> {
+        Self::ALL.into_iter().filter(|kind| kind.is_among(exports)).collect()
     }
 
     /// Whether a component with these exports has such a handler.
@@ -67,5 +81,7 @@ mod tests {
             let exports = [export.to_owned()];
             assert_eq!(HandlerKind::ALL.map(|kind| kind.is_among(&exports)), expected, "{export}");
         }
+        let both = ["wasi:http/incoming-handler@0.2.0", "a:b/c", "gristmill:handler/run@0.1.0"];
+        assert_eq!(HandlerKind::of(&both.map(str::to_owned)), HandlerKind::ALL);
     }
 }

@@ -5,8 +5,7 @@ use wasmparser::{Parser, Payload};
 
 /// The kinds that a component has; none for bytes that are no component.
 pub fn handler_kinds(component: &[u8]) -> Vec<HandlerKind> {
-    let exports = exports(component);
-    HandlerKind::ALL.into_iter().filter(|kind| kind.is_among(&exports)).collect()
+    HandlerKind::of(&exports(component))
 }
 
 fn exports(component: &[u8]) -> Vec<String> {
