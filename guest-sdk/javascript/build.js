@@ -26,6 +26,7 @@ import { bundleErrors } from "./src/build/hints.js";
 import { linesOf } from "./src/build/lines.js";
 import { candidates, injected, partsOf, platformSource } from "./src/build/platform.js";
 import { NO_HANDLER } from "./src/handler.js";
+import { ANSWERS_NO_REQUEST, ANSWERS_REQUESTS } from "./src/server.js";
 import { BUNDLE, PLATFORM, readable } from "./src/stack.js";
 
 const SDK = dirname(fileURLToPath(import.meta.url));
@@ -99,16 +100,38 @@ const ENGINES = {
 /** Builds `output` from the handler in `project`; returns its size in bytes. */
 export async function build({ project, output, entry, engine = "quickjs", minify = false }) {
   const handler = findHandler(project, entry);
+  const { esbuild } = ENGINES[engine];
+  // Its exports, and the globals that it uses, are known only after bundling.
+  const scanned = await scan({ project, handler, esbuild });
+  const compiled = async (isServer) =>
+    compile({ project, handler, engine, minify, isServer, ...scanned });
+  let component;
+  try {
+    component = await compiled(scanned.isLikelyServer);
+  } catch (error) {
+    // What the module exports is known only when it has run.
+    const isOther = [ANSWERS_REQUESTS, ANSWERS_NO_REQUEST].some((why) => error.message.includes(why));
+    if (!isOther) throw error;
+    component = await compiled(!scanned.isLikelyServer);
+  }
+  await writeFile(output, component);
+  return component.length;
+}
+
+/** The component of a handler of jobs, or of one of requests. */
+async function compile({ project, handler, engine, minify, isServer, exports, parts, hasFiles }) {
   const { settle, hasPlatform, esbuild, componentize } = ENGINES[engine];
+  if (isServer && !hasPlatform) {
+    throw new Error("this engine builds handlers of jobs alone: for HTTP, leave --engine out");
+  }
   const temp = await mkdtemp(join(tmpdir(), "gristmill-"));
   try {
     const source = join(temp, BUNDLE);
-    // Its exports, and the globals that it uses, are known only after bundling.
-    const { exports, parts, hasFiles } = await scan({ project, handler, esbuild });
     const hasInit = exports.includes("init");
+    if (isServer && !parts.includes("fetch.js")) parts = [...parts, "fetch.js"];
     if (hasPlatform) {
       await bundle(project, {
-        stdin: { contents: platformSource(parts), resolveDir: SDK, sourcefile: "platform.js" },
+        stdin: { contents: platformSource(parts, isServer), resolveDir: SDK, sourcefile: "platform.js" },
         outfile: join(temp, PLATFORM),
         // Nobody reads the stacks of this file. `URL` and others need the names of their classes.
         minify: true,
@@ -120,7 +143,7 @@ export async function build({ project, output, entry, engine = "quickjs", minify
     }
     await bundle(project, {
       stdin: {
-        contents: entryPoint(handler, settle, hasInit),
+        contents: entryPoint(handler, settle, isServer, hasInit),
         resolveDir: project,
         sourcefile: join(SDK, "entry.js"),
       },
@@ -136,16 +159,14 @@ export async function build({ project, output, entry, engine = "quickjs", minify
     const table = JSON.stringify(JSON.stringify(places));
     await appendFile(source, `\nglobalThis.gristmillBundle = ${table};\n`);
     const worlds = [
-      `gristmill:handler/${hasInit ? "handler-with-init" : "handler"}@0.1.0`,
+      worldOf(isServer, hasInit),
       hasPlatform ? "quickjs" : "system",
       ...(parts.includes("fetch.js") ? ["web"] : []),
       ...(hasFiles ? ["files"] : []),
     ];
     await writeWit(join(temp, "wit"), worlds, hasPlatform);
     const built = { source, witPath: join(temp, "wit"), world: "component", project };
-    const component = await withoutReads(built, componentize, places);
-    await writeFile(output, component);
-    return component.length;
+    return await withoutReads(built, componentize, places);
   } finally {
     await rm(temp, { recursive: true });
   }
@@ -168,6 +189,8 @@ async function scan({ project, handler, esbuild }) {
   const free = new Set(candidates.filter((name) => inputs.includes(`gristmill-global:${name}`)));
   return {
     exports: output.exports,
+    isLikelyServer:
+      output.exports.includes("fetch") || inputs.some((path) => path.includes("node_modules/hono/")),
     parts: partsOf(outputFiles[0].text, free),
     hasFiles: inputs.some((path) => path.endsWith("src/files/files.js")),
   };
@@ -372,12 +395,21 @@ const promises = {
   },
 };
 
-function entryPoint(handler, settle, hasInit) {
+function worldOf(isServer, hasInit) {
+  const world = `${isServer ? "server" : "handler"}${hasInit ? "-with-init" : ""}`;
+  return isServer ? world : `gristmill:handler/${world}@0.1.0`;
+}
+
+function entryPoint(handler, settle, isServer, hasInit) {
+  const lifecycle = hasInit ? ", lifecycle" : "";
   return [
     ...settle,
-    'import { component } from "gristmill-sdk/src/component.js";',
+    'import { component, server } from "gristmill-sdk/src/component.js";',
+    ...(isServer ? ['import { answer } from "gristmill-platform";'] : []),
     `import * as handler from ${JSON.stringify(handler)};`,
-    `export const { run${hasInit ? ", lifecycle" : ""} } = component(handler, settle);`,
+    isServer
+      ? `export const { incomingHandler${lifecycle} } = server(handler, settle, answer);`
+      : `export const { run${lifecycle} } = component(handler, settle);`,
   ].join("\n");
 }
 

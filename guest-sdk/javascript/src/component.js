@@ -12,10 +12,11 @@ import { emit, progress } from "gristmill:handler/output@0.1.0";
 import { getEnvironment } from "wasi:cli/environment@0.2.0";
 
 import { install as installConsole } from "./console.js";
-import { Context } from "./context.js";
+import { Context, runningAs } from "./context.js";
 import { CallError, Cancelled, EmitError, Failed, InvalidInput } from "./errors.js";
 import { failure, handle, of, servedBy } from "./handler.js";
 import { HttpError, Response } from "./http.js";
+import { ANSWERS_NO_REQUEST, ANSWERS_REQUESTS, fetchOf, respond } from "./server.js";
 import { readableText } from "./stack.js";
 import { encode } from "./values.js";
 
@@ -99,9 +100,9 @@ const log = (text) => host.log("error", text.toWellFormed());
  * the promise. It calls the fourth if the function leaves work behind that has not ended.
  */
 export function component(module, settle) {
+  if (fetchOf(module)) throw new Error(ANSWERS_REQUESTS);
   // The build fails here if there is no handler.
   of(servedBy(module));
-  const stuck = () => new Failed("the handler waits for a promise that nothing settles");
   return {
     run: {
       handle: ({ id, input }) => {
@@ -111,14 +112,47 @@ export function component(module, settle) {
         return settle(work, (error) => lowerError(failure(error, log)), stuck, wit.retire);
       },
     },
-    lifecycle: {
-      init: () => {
+    lifecycle: lifecycle(module, settle),
+  };
+}
+
+const stuck = () => new Failed("the handler waits for a promise that nothing settles");
+
+function lifecycle(module, settle) {
+  return {
+    init: () => {
+      begin();
+      const work = async () => module.init();
+      const lower = (error) => failure(error, log).message.toWellFormed();
+      return settle(work, lower, stuck, () => {});
+    },
+  };
+}
+
+/**
+ * The exports of a component that answers requests. `settle` is as above; `answer` is that of
+ * quickjs/server.js.
+ */
+export function server(module, settle, answer) {
+  const fetch = fetchOf(module);
+  if (!fetch) throw new Error(ANSWERS_NO_REQUEST);
+  const call = (request) => respond(fetch, request, process.env, log);
+  const broken = (error) => void failure(error, log);
+  return {
+    incomingHandler: {
+      handle: (request, outparam) => {
         begin();
-        const work = async () => module.init();
-        const lower = (error) => failure(error, log).message.toWellFormed();
-        return settle(work, lower, stuck, () => {});
+        const context = new Context(undefined, host);
+        const work = () => runningAs(context, () => answer(request, outparam, call, broken));
+        try {
+          settle(work, (error) => error, stuck, wit.retire);
+        } catch (error) {
+          // The export has no result for an error: a request without an answer has failed.
+          log(failure(error, log).message);
+        }
       },
     },
+    lifecycle: lifecycle(module, settle),
   };
 }
 

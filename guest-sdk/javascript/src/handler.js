@@ -16,7 +16,7 @@ export class Chunk {
 
 /** Why a module without a handler is refused: by the build, and by tests. */
 export const NO_HANDLER =
-  "there is no handler: export a function as default or as `handler`, or call serve(handler)";
+  "there is no handler: export a function as default or as `handler`, or call serve(handler); for HTTP, export an application with a function `fetch` as default";
 
 /** Why an option `validate` is refused. */
 const NO_VALIDATION =

@@ -309,18 +309,28 @@ impl Client {
     }
 
     async fn open_once(&self, request: RequestBuilder) -> Result<Response, ClientError> {
-        let response = request.send().await.map_err(|error| self.transport(error))?;
-        let status = response.status();
-        if status.is_success() {
+        let response = self.answer(request).await?;
+        if response.status().is_success() {
             return Ok(response);
         }
+        Err(self.refusal(response).await)
+    }
+
+    /// Sends a call once. Any status is an answer.
+    pub(crate) async fn answer(&self, request: RequestBuilder) -> Result<Response, ClientError> {
+        request.send().await.map_err(|error| self.transport(error))
+    }
+
+    /// The refusal in an answer.
+    pub(crate) async fn refusal(&self, response: Response) -> ClientError {
+        let status = response.status();
         let retry_after = response.headers().get(RETRY_AFTER).cloned();
         let retry_after = retry_after.as_ref().and_then(|value| value.to_str().ok());
         let body = self.read(response).await.unwrap_or_default();
-        Err(ClientError::refused(status.as_u16(), &body, retry_after, self.has_key(), &self.base))
+        ClientError::refused(status.as_u16(), &body, retry_after, self.has_key(), &self.base)
     }
 
-    async fn read(&self, mut response: Response) -> Result<Bytes, ClientError> {
+    pub(crate) async fn read(&self, mut response: Response) -> Result<Bytes, ClientError> {
         let mut body = Vec::new();
         while let Some(part) = response.chunk().await.map_err(|error| self.transport(error))? {
             if body.len() + part.len() > ANSWER_BYTES_MAX {

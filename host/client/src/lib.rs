@@ -35,6 +35,7 @@ mod client;
 mod download;
 mod error;
 mod events;
+mod http;
 mod job_stream;
 mod log_stream;
 mod management;
@@ -49,6 +50,7 @@ pub use client::{ANSWER_BYTES_MAX, BuildError, Builder, Client, is_loopback};
 pub use download::Download;
 pub use error::{ClientError, Refusal};
 pub use events::{EVENT_BYTES_MAX, EventStream};
+pub use http::HttpAnswer;
 pub use job_stream::{Chunk, JobStream, StreamUpdate};
 pub use log_stream::{LogLineText, LogStream};
 pub use management::{

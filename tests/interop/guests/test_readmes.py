@@ -73,10 +73,12 @@ class Readmes(unittest.TestCase):
     def execute(self, path):
         directory = self.clone / Path(path).parent
         port = "8080"
-        if template := re.fullmatch(r"host/author/templates/(\w+)/README\.md", path):
+        if template := re.fullmatch(r"host/author/templates/(http/)?(\w+)/README\.md", path):
             # Each has an endpoint of its own.
-            name = f"my-{template[1]}-handler"
-            self.run_script(f"gristmill new {name} --lang {template[1]}", self.place, path)
+            kind = "http" if template[1] else "job"
+            name = f"my-{template[2]}-{kind}-handler"
+            new = f"gristmill new {name} --kind {kind} --lang {template[2]}"
+            self.run_script(new, self.place, path)
             directory = self.place / name
         elif path == "README.md":
             port = str(free_port())

@@ -35,8 +35,8 @@ impl Dev {
         keep(child.stderr.take().unwrap(), &said);
         let mut dev = Self { child, said, url: String::new() };
         let ready = dev.wait_for("no key needed", 0);
-        let (_, rest) = ready.split_once("serving mill on ").unwrap();
-        dev.url = rest.split_once("/v2/").unwrap().0.to_owned();
+        let (_, rest) = ready.split_once(" on http://").unwrap();
+        dev.url = format!("http://{}", rest.split_once('/').unwrap().0);
         dev
     }
 
@@ -93,6 +93,24 @@ fn edit(path: &Path, from: &str, to: &str) {
     let text = fs::read_to_string(path).unwrap();
     assert!(text.contains(from), "{text}");
     fs::write(path, text.replacen(from, to, 1)).unwrap();
+}
+
+#[test]
+fn each_change_of_a_handler_of_http_is_served() {
+    let projects = RustProjects::new("dev-http");
+    run(inside(&projects.dir), "new dev-site --kind http --lang rust").succeeded();
+    projects.pin("dev-site");
+    let project = projects.dir.join("dev-site");
+    let temp = tempfile::tempdir().unwrap();
+    let dev = Dev::start(&projects, &project, temp.path());
+    assert!(dev.said().contains(&format!("serving dev-site on {}/http/dev-site/", dev.url)));
+    let test = || dev.client(&format!("test {} --endpoint dev-site", project.display()));
+    assert!(test().succeeded().stdout.contains("4 passed"));
+    let before = dev.said().len();
+    edit(&project.join("src/lib.rs"), "hello", "good morning");
+    dev.wait_for("deployed in", before);
+    test().failed(1, &[]);
+    assert!(test().stdout.contains(r#"expected "hello\n", got "good morning\n""#));
 }
 
 /// Changes the project while a job of 30 pauses runs. Returns the job's id if it still ran after

@@ -11,6 +11,7 @@ mod dev;
 mod downloads;
 mod first_steps;
 mod handlers;
+mod http_handlers;
 mod jobs;
 mod keys;
 mod local_run;

@@ -47,9 +47,10 @@ export const candidates = Object.values(PARTS).flat();
 export const injected = candidates.map((name) => `gristmill-global:${name}`);
 
 /** The module of the platform for these parts. */
-export function platformSource(parts) {
+export function platformSource(parts, isServer) {
   return [
     ...["globals.js", ...parts].map((part) => `import "gristmill-sdk/src/quickjs/${part}";`),
     'export { wait } from "gristmill-sdk/src/quickjs/globals.js";',
+    ...(isServer ? ['export { answer } from "gristmill-sdk/src/quickjs/server.js";'] : []),
   ].join("\n");
 }

@@ -15,7 +15,7 @@ A handler is a function; ``python -m gristmill.build`` compiles it to a WebAssem
         return {"words": len(input.text.split())}
 """
 
-from . import http, serverless
+from . import http, serverless, wsgi
 from ._context import Context, Level, S3Config, context
 from ._errors import CallError, Cancelled, EmitError, Error, Failed, FailedJob, InvalidInput
 from ._handler import Chunk, handler, init
@@ -39,4 +39,5 @@ __all__ = [
     "http",
     "init",
     "serverless",
+    "wsgi",
 ]

@@ -25,7 +25,6 @@ import os
 from typing import Any
 
 from componentize_py_types import Err
-from wit_world import exports
 from wit_world.imports import context as wit_context
 from wit_world.imports import endpoints as wit_endpoints
 from wit_world.imports import http as wit_http
@@ -33,8 +32,8 @@ from wit_world.imports import log as wit_log
 from wit_world.imports import output as wit_output
 from wit_world.imports import gristmill_handler_types as wit_types
 
-from . import _files, _handler, _logging, _loop, _report, _sockets, _threads, _wasi, http
-from ._context import Context, Level, S3Config
+from . import _files, _handler, _logging, _loop, _report, _sockets, _threads, _wasi, _wsgi, http
+from ._context import Context, Level, S3Config, running
 from ._errors import CallError, Cancelled, EmitError, Error, FailedJob, InvalidInput
 from ._values import well_formed
 
@@ -134,7 +133,7 @@ def _lift_call_error(error: Any) -> CallError:
     return CallError("other", error.value)
 
 
-_loaded: _handler.Handler
+_loaded: _handler.Handler | _handler.Server
 _fresh = True
 
 
@@ -219,8 +218,8 @@ def _end() -> None:
     sys.stderr.flush()
 
 
-class Run(exports.Run):
-    """The export ``run``."""
+class Run:
+    """The export ``run`` of a handler of jobs."""
 
     def handle(self, job: Any) -> str:
         _begin()
@@ -231,6 +230,19 @@ class Run(exports.Run):
             return _loaded.handle(Context(job.id, _Host()), job.input)
         except Error as error:
             raise Err(_lower(error)) from None
+        finally:
+            _end()
+
+
+class IncomingHandler:
+    """The export ``incoming-handler`` of a handler of HTTP requests."""
+
+    def handle(self, request: Any, response_out: Any) -> None:
+        _begin()
+        host = _Host()
+        try:
+            with _wasi.Answering(request, response_out) as exchange, running(Context("", host)):
+                _wsgi.answer(_loaded.application, exchange, lambda text: host.log("error", text))
         finally:
             _end()
 

@@ -24,15 +24,15 @@ from typing import Any
 
 from . import _handler, _packages, _report, _schema
 
-HAS_INIT = 3
-"""The exit status if the component needs the export ``lifecycle``."""
+WORLDS = {0: "handler", 3: "handler-with-init", 4: "server", 5: "server-with-init"}
+"""The worlds of components, by the exit status of a run that finds what the module needs."""
 
 _LATER = "read it in the handler, or in a function with @gristmill.init"
 
 
 def main(request_file: str) -> None:
     """Runs the module that the request names, writes the schema of its input, and ends the process
-    with 0, :data:`HAS_INIT`, or 1 after an error."""
+    with a status of :data:`WORLDS`, or 1 after an error."""
     request = json.loads(Path(request_file).read_text())
     project, site = Path(request["project"]), Path(request["site"])
     _report.set_roots([(str(project), ""), (str(site), "")])
@@ -42,7 +42,9 @@ def main(request_file: str) -> None:
     reads = _Reads(project, site)
     try:
         handler, _ = _handler.load(request["module"])
-        Path(request["schema"]).write_text(json.dumps(_schema.of(handler.input())))
+        is_server = isinstance(handler, _handler.Server)
+        schema = _schema.of(handler.input()) if isinstance(handler, _handler.Handler) else None
+        Path(request["schema"]).write_text(json.dumps(schema))
     except BaseException as error:
         sys.stdout.flush()
         for line in _refusal(error, reads, project):
@@ -52,7 +54,8 @@ def main(request_file: str) -> None:
     sys.stdout.flush()
     for warning in [*reads.warnings(), *_imports_of_machine_code(request, project)]:
         print(f"warning: {warning}", file=sys.stderr)
-    sys.exit(HAS_INIT if _handler.has_init() else 0)
+    world = ("server" if is_server else "handler") + ("-with-init" if _handler.has_init() else "")
+    sys.exit(next(status for status, name in WORLDS.items() if name == world))
 
 
 def _refusal(error: BaseException, reads: _Reads, project: Path) -> Iterator[str]:

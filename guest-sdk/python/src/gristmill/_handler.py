@@ -99,6 +99,14 @@ class Handler:
         return self.conclude(ctx, value)
 
 
+@dataclass(frozen=True)
+class Server:
+    """Answers HTTP requests instead of jobs."""
+
+    application: Callable[..., Any]
+    """By the rules of WSGI; see :mod:`gristmill.wsgi`."""
+
+
 def _encoded(ctx: Context, output: Any) -> str:
     try:
         return encode(output)
@@ -248,11 +256,11 @@ def _error_text(error: Any) -> str:
         return text_of(error)
 
 
-_registered: Handler | None = None
+_registered: Handler | Server | None = None
 _init: Callable[[], Any] | None = None
 
 
-def register(handler: Handler) -> None:
+def register(handler: Handler | Server) -> None:
     """Makes ``handler`` the handler of this component."""
     global _registered
     _registered = handler
@@ -263,7 +271,7 @@ def of(function: Callable[..., Any]) -> Handler:
     return getattr(function, "__gristmill_handler__", None) or for_job(function)
 
 
-def load(name: str) -> tuple[Handler, ModuleType]:
+def load(name: str) -> tuple[Handler | Server, ModuleType]:
     """Runs the module ``name`` as ``__main__`` and finds its handler: the one registered meanwhile,
     or the function named ``handler``."""
     spec = find_spec(name)
@@ -275,13 +283,14 @@ def load(name: str) -> tuple[Handler, ModuleType]:
     module.__name__ = "__main__"
     exec(spec.loader.get_code(name), module.__dict__)  # type: ignore[attr-defined]
     if _registered:
-        _registered.check()
+        if isinstance(_registered, Handler):
+            _registered.check()
         return _registered, module
     if callable(function := getattr(module, "handler", None)):
         return of(function), module
     raise TypeError(
-        f"{name} has no handler: define handler(job), or decorate a function with "
-        "@gristmill.handler"
+        f"{name} has no handler: define handler(job), decorate a function with "
+        "@gristmill.handler, or call gristmill.wsgi.serve(application)"
     )
 
 

@@ -55,6 +55,101 @@ def close_all() -> None:
         _open.pop().close()
 
 
+class Answering:
+    """:class:`gristmill._wsgi.Exchange` by ``wasi:http``: a request that this component answers."""
+
+    def __init__(self, request: Any, outparam: Any) -> None:
+        method = request.method()
+        names = (name for name, kind in _METHODS.items() if isinstance(method, kind))
+        self.method = next(names, None) or method.value
+        self.scheme = "https" if isinstance(request.scheme(), types.Scheme_Https) else "http"
+        self.authority = request.authority() or "localhost"
+        self.target = request.path_with_query() or "/"
+        with request.headers() as fields:
+            self.headers = [(name, value) for name, value in fields.entries()]
+        self._outparam = outparam
+        self._input_body = request.consume()
+        self._input = self._input_body.stream()
+        self._request = request
+        self._output_body: Any = None
+        self._output: Any = None
+
+    def __enter__(self) -> Answering:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Returns everything to the host. An answer without its end is one that broke off."""
+        # Children before their parents.
+        for name in ("_output", "_output_body", "_input", "_input_body", "_request", "_outparam"):
+            if (resource := getattr(self, name)) is not None:
+                setattr(self, name, None)
+                drop(resource)
+
+    def read(self, most: int) -> bytes:
+        while True:
+            try:
+                if data := self._input.read(most):
+                    return bytes(data)
+            except Err as error:
+                if isinstance(error.value, streams.StreamError_Closed):
+                    return b""
+                raise _broken("the body of the request", error.value) from None
+            _until(self._input)
+
+    def start(self, status: int, headers: list[tuple[str, bytes]]) -> None:
+        try:
+            response = types.OutgoingResponse(types.Fields.from_list(headers))
+            response.set_status_code(status)
+        except Err as error:
+            kind = type(error.value).__name__.removeprefix("HeaderError_").lower()
+            raise ValueError(f"the host does not accept this status or a header: {kind}") from None
+        self._output_body = response.body()
+        outparam, self._outparam = self._outparam, None
+        types.ResponseOutparam.set(outparam, Ok(response))
+        self._output = self._output_body.write()
+
+    def write(self, data: bytes) -> None:
+        try:
+            while data:
+                if room := self._output.check_write():
+                    self._output.write(data[:room])
+                    data = data[room:]
+                else:
+                    _until(self._output)
+            self._output.flush()
+        except Err as error:
+            raise _broken("the answer", error.value) from None
+
+    def finish(self) -> None:
+        try:
+            while not self._output.check_write():
+                _until(self._output)
+            output, self._output = self._output, None
+            drop(output)
+            body, self._output_body = self._output_body, None
+            types.OutgoingBody.finish(body, None)
+        except Err as error:
+            raise _broken("the answer", error.value) from None
+
+
+def _until(stream: Any) -> None:
+    """Waits for a stream."""
+    with stream.subscribe() as pollable:
+        wasi_poll.poll([pollable])
+
+
+def _broken(what: str, error: Any) -> OSError:
+    """The error of a stream that ended early, such as that of a client that has left."""
+    if isinstance(error, streams.StreamError_LastOperationFailed):
+        code = types.http_error_code(error.value)
+        match code:
+            case types.ErrorCode_HttpRequestBodySize():
+                return OSError(errno.EFBIG, f"{what} is too large")
+            case types.ErrorCode_ConnectionReadTimeout():
+                return TimeoutError(errno.ETIMEDOUT, f"{what} came too slowly")
+    return ConnectionResetError(errno.ECONNRESET, f"{what}: the client has left")
+
+
 class Exchange:
     """:class:`gristmill._connection.Exchange` by ``wasi:http``."""
 

@@ -6,8 +6,8 @@ environment: the packages in its ``site-packages`` become part of the component,
 Python.
 
 The build runs the handler's module twice, in an empty directory. The first run, in this Python,
-finds mistakes quickly (see ``_first_run.py``), finds out whether the component needs the export
-``lifecycle``, and writes the schema of the annotated input, which becomes a part of the component. The second
+finds mistakes quickly (see ``_first_run.py``), finds out what the component exports, and writes the
+schema of the annotated input, which becomes a part of the component. The second
 run is in the sandbox's Python 3.14, and a snapshot of it becomes the component. The component also
 carries the modules that may be imported later, and the data files of packages: see ``_packages.py``.
 Compiled modules are kept below ``~/.cache/gristmill/python``, while builds use them; it may be deleted
@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _packages, _schema
-from ._first_run import HAS_INIT
+from ._first_run import WORLDS
 
 UNUSED_DAYS = 30
 """How long the cache keeps compiled modules that no build uses."""
@@ -42,7 +42,7 @@ _PACKAGE = Path(__file__).parent
 _FIRST_RUN = "from gristmill import _first_run; _first_run.main({request!r})"
 
 _ENTRY = """
-from gristmill._component import Lifecycle, Run, load
+from gristmill._component import {exports}, load
 
 load({name!r}, {directory!r})
 """
@@ -124,9 +124,9 @@ class _Build:
             stdout=sys.stderr,
             cwd=empty,
         ).returncode
-        if code not in (0, HAS_INIT):
+        if code not in WORLDS:
             raise SystemExit(1)
-        return "handler-with-init" if code == HAS_INIT else "handler"
+        return WORLDS[code]
 
     def componentize(self, entry: str, world: str, output: Path) -> None:
         """Runs componentize-py, and shows its output only if it fails."""
@@ -252,7 +252,9 @@ def build(project: Path, output: Path, module: str = "handler") -> None:
         world = this.inspect()
         print(f"building {output.name}, which takes some 10 seconds", file=sys.stderr)
         this.carry()
-        entry = _ENTRY.format(name=module, directory=this.mounted(temp))
+        exports = "IncomingHandler" if world.startswith("server") else "Run"
+        exports += ", Lifecycle" if world.endswith("with-init") else ""
+        entry = _ENTRY.format(name=module, directory=this.mounted(temp), exports=exports)
         this.componentize(entry, world, output)
         this.add_schema(output)
     print(f"{output}: {output.stat().st_size / (1 << 20):.1f} MiB", file=sys.stderr)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gristmill_core::deploy::digest::ComponentDigest;
+use gristmill_core::deploy::handler_kind::HandlerKind;
 use gristmill_core::runtime::{Attempt, AttemptKey};
 use gristmill_runtime::compile::preinit::{TIME_MAX, preinit};
 use tokio_util::sync::CancellationToken;
@@ -19,7 +20,8 @@ use crate::project::Project;
 /// When there is no `init`, or it fails.
 pub(super) async fn initialized(project: &Project, component: &[u8]) -> anyhow::Result<Vec<u8>> {
     let settings = LocalOptions::default().over(Some(project.clone()));
-    let deployment = local_deployment(settings, ComponentDigest::of(component), None);
+    let digest = ComponentDigest::of(component);
+    let deployment = local_deployment(settings, HandlerKind::Jobs, digest, None);
     let attempt = Attempt {
         key: AttemptKey::without_store(),
         number: 1,

@@ -25,7 +25,7 @@ use tempfile::TempDir;
 use self::event_log::EventLog;
 use self::watch::Changes;
 use super::build::{self, BuildOptions, Built, Missing};
-use super::deploy::Deployable;
+use super::deploy::{Deployable, is_http};
 use super::project::Project;
 use crate::temporary::temporary;
 
@@ -34,8 +34,9 @@ const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALH
 
 /// Serve a project on this machine, and build and deploy it again after each change.
 ///
-/// Serves the APIs of `gristmill serve` only on this machine, and needs no key. Shows the progress
-/// of each job and the log of its handler. Ends on SIGINT or SIGTERM.
+/// Serves the APIs of `gristmill serve` only on this machine, and needs no key; a handler of HTTP
+/// answers below /http/NAME/. Shows the progress of each job and the log of the handler. Ends on
+/// SIGINT or SIGTERM.
 #[derive(Debug, Args)]
 pub struct DevArgs {
     /// The project [default: the current directory].
@@ -159,11 +160,11 @@ impl Session {
         let started = Instant::now();
         // No command line sets anything at this endpoint, so the project is all that it has.
         let whole = project.clone().with_all_tables();
-        Deployable::of_project(&whole, component.clone()).put(client).await?;
+        let (handler, _) = Deployable::of_project(&whole, component.clone()).put(client).await?;
         let swap = started.elapsed().as_millis();
         output::note(format_args!("built {name} in {seconds:.1} s, {size}; deployed in {swap} ms"));
         if self.deployed.is_none() {
-            greet(&project, url)?;
+            greet(&project, is_http(&handler), url)?;
         }
         self.deployed = Some((project, component));
         Ok(true)
@@ -171,8 +172,16 @@ impl Session {
 }
 
 /// Prints the handler's address, and an example call.
-fn greet(project: &Project, url: &str) -> anyhow::Result<()> {
+fn greet(project: &Project, is_http: bool, url: &str) -> anyhow::Result<()> {
     let name = &project.handler.name;
+    if is_http {
+        let own = format!("{url}/http/{name}/");
+        output::result(format_args!("serving {name} on {own}, no key needed"))?;
+        output::note(format_args!(
+            "  curl -i {own}\nwaiting for requests and changes; Ctrl-C ends it"
+        ));
+        return Ok(());
+    }
     output::result(format_args!("serving {name} on {url}/v2/{name}, no key needed"))?;
     let input = example(&project.dir).unwrap_or_else(|| "{}".to_owned());
     let body = format!("{{\"input\":{input}}}").replace('\'', r"'\''");

@@ -10,19 +10,24 @@ use bytes::Bytes;
 use gristmill_commands::calls::signalled;
 use gristmill_commands::output::progress;
 use gristmill_core::deploy::endpoint::{Deployment, Metering};
+use gristmill_core::deploy::handler_kind::HandlerKind;
 use gristmill_core::deploy::input_checks::InputChecks;
+use gristmill_core::http_call::{HttpBody, HttpCall};
 use gristmill_core::job::payload::Json;
 use gristmill_core::metrics::failure_reason::FailureReason;
 use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptKey, AttemptReport, AttemptSink, Runtime as _,
+    Attempt, AttemptEnd, AttemptKey, AttemptReport, AttemptSink, Reservation, Runtime as _,
 };
 use gristmill_core::sharing::shares::Level;
 use gristmill_runtime::{MemoryRecords, RuntimeSettings, WasmtimeRuntime};
+use http::Response;
 use tempfile::TempDir;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::deployment;
 use super::options::LocalSettings;
+use super::request::{LocalRequest, Served};
 use crate::compiler::compiler;
 use crate::temporary::temporary;
 
@@ -48,14 +53,15 @@ pub(crate) struct LocalJob {
 }
 
 impl Bench {
-    /// Compiles the component, unless `stop` fires before that is done. At most `jobs_max` jobs run
-    /// at one time, and more wait.
+    /// Compiles the component, unless `stop` fires before that is done. At most `jobs_max` jobs or
+    /// requests run at one time, and more wait.
     ///
     /// # Errors
-    /// When limits exclude each other, the component cannot run here, or the volume's directory
-    /// cannot be used.
+    /// When limits exclude each other, the component cannot run here or has no handler of this
+    /// kind, or the volume's directory cannot be used.
     pub(crate) async fn open(
         component: Bytes,
+        kind: HandlerKind,
         settings: LocalSettings,
         jobs_max: u32,
         stop: &CancellationToken,
@@ -78,7 +84,7 @@ impl Bench {
         let compiled = async {
             let added = runtime.add_component(component).await?;
             let (digest, schema) = (added.component.digest, added.component.input_schema.clone());
-            let deployment = Arc::new(deployment::local(settings, digest, schema));
+            let deployment = Arc::new(deployment::local(settings, kind, digest, schema));
             records.put(added.component.clone());
             drop(added);
             runtime.prepare(&deployment).await?;
@@ -119,25 +125,69 @@ impl Bench {
             let (reason, error) = (FailureReason::InvalidInput, refused.to_string());
             return AttemptEnd::Failed { reason, error }.into();
         }
-        let reservation = tokio::select! {
-            biased;
-            () = stop.cancelled() => {
-                return AttemptEnd::Stopped.into();
-            }
-            reservation = self.runtime.reserve(&deployment, Level::CLIENT) => reservation,
+        let Some(reservation) = self.reserve(&deployment, &stop).await else {
+            return AttemptEnd::Stopped.into();
         };
-        let attempt = Attempt {
-            key: AttemptKey::without_store(),
-            number: 1,
-            deployment,
-            input: job.input,
-            s3_config: None,
-            trace: None,
-            timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
-            deadline: Instant::now() + timeout,
-            stop,
-        };
+        let attempt = attempt(deployment, job.input, timeout, stop);
         self.runtime.perform(reservation, attempt, sink).await
+    }
+
+    /// Has one request answered. `client` reads the body of the answer while the handler runs.
+    pub(crate) async fn serve<T>(
+        &self,
+        request: LocalRequest,
+        sink: Arc<dyn AttemptSink>,
+        stop: CancellationToken,
+        client: impl AsyncFnOnce(Response<HttpBody>) -> T,
+    ) -> Served<T> {
+        let timeout = Duration::from_millis(request.timeout_ms.unwrap_or(self.timeout_ms));
+        let deployment = deployment::with_env(&self.deployment, request.env);
+        let Some(reservation) = self.reserve(&deployment, &stop).await else {
+            return Served { answer: None, report: AttemptEnd::Stopped.into(), timeout };
+        };
+        let (answer, answered) = oneshot::channel();
+        let call = HttpCall { request: request.request, answer };
+        let attempt = attempt(deployment, call, timeout, stop);
+        let read = async {
+            Some(match answered.await.ok()? {
+                Ok(answer) => Ok(client(answer).await),
+                Err(invalid) => Err(invalid),
+            })
+        };
+        let (report, answer) = tokio::join!(self.runtime.serve(reservation, attempt, sink), read);
+        Served { answer, report, timeout }
+    }
+
+    /// Waits for room; `None` if `stop` fires before.
+    async fn reserve(
+        &self,
+        deployment: &Arc<Deployment>,
+        stop: &CancellationToken,
+    ) -> Option<Reservation> {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => None,
+            reservation = self.runtime.reserve(deployment, Level::CLIENT) => Some(reservation),
+        }
+    }
+}
+
+fn attempt<I>(
+    deployment: Arc<Deployment>,
+    input: I,
+    timeout: Duration,
+    stop: CancellationToken,
+) -> Attempt<I> {
+    Attempt {
+        key: AttemptKey::without_store(),
+        number: 1,
+        deployment,
+        input,
+        s3_config: None,
+        trace: None,
+        timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
+        deadline: Instant::now() + timeout,
+        stop,
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointSettings};
+use gristmill_core::deploy::handler_kind::HandlerKind;
 use gristmill_core::deploy::template::Template;
 use gristmill_core::deploy::volume::Volume;
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId, VolumeId};
@@ -29,9 +30,10 @@ pub(super) fn volume_id() -> VolumeId {
     VolumeId::new(NAME).expect("the name is an id")
 }
 
-/// A deployment of `component` with these settings.
+/// A deployment of `component` with these settings, for handlers of this kind.
 pub(crate) fn local(
     settings: LocalSettings,
+    kind: HandlerKind,
     component: ComponentDigest,
     input_schema: Option<SchemaText>,
 ) -> Deployment {
@@ -47,6 +49,7 @@ pub(crate) fn local(
         created_at: now,
     });
     let endpoint = Endpoint {
+        kind: kind.into(),
         settings: EndpointSettings {
             allowed_hosts: settings.allowed_hosts,
             ..settings.limits.settings()
@@ -117,7 +120,9 @@ mod tests {
         let words = "x --env A=1 --arg --v --memory-mib 2 --max-fuel 9 --timeout-ms 50 --volume d \
                      --mount-path /grain";
         let line = Line::try_parse_from(words.split_whitespace()).unwrap();
-        let deployment = Arc::new(local(line.options.over(None), ComponentDigest::of(b""), None));
+        let settings = line.options.over(None);
+        let component = ComponentDigest::of(b"");
+        let deployment = Arc::new(local(settings, HandlerKind::Jobs, component, None));
         assert_eq!(deployment.arguments().collect::<Vec<_>>(), ["--v"]);
         assert_eq!(deployment.environment().collect::<Vec<_>>(), [("A", "1")]);
         let settings = &deployment.endpoint.settings;

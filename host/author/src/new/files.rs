@@ -13,6 +13,7 @@ use data_encoding::HEXLOWER;
 use rust_embed::RustEmbed;
 use sha2::{Digest as _, Sha256};
 
+use super::NewKind;
 use crate::project::Language;
 
 /// The directory of a project for its copy of the SDK.
@@ -59,9 +60,25 @@ pub(super) struct File {
 }
 
 /// All files of a project with this name.
-pub(super) fn of(language: Language, name: &str) -> Vec<File> {
-    let own = of_directory::<Templates>(format!("{language}/"))
+pub(super) fn of(language: Language, kind: NewKind, name: &str) -> Vec<File> {
+    let template = match kind {
+        NewKind::Job => format!("{language}/"),
+        NewKind::Http => format!("http/{language}/"),
+    };
+    let own = of_directory::<Templates>(template)
         .map(|(path, content)| File { path, content: with_name(content, name) });
+    if (language, kind) == (Language::Rust, NewKind::Http) {
+        return own.collect();
+    }
+    let own = own.chain(sdk_of(language));
+    let mut files: Vec<_> = own.collect();
+    let sums = sums(&files);
+    files.push(File { path: format!("{VENDOR}{SUMS}"), content: sums.into_bytes().into() });
+    files
+}
+
+/// The copy of the SDK of a language.
+fn sdk_of(language: Language) -> impl Iterator<Item = File> {
     let sdk = match language {
         Language::Rust => "",
         Language::Python => "python/",
@@ -70,19 +87,16 @@ pub(super) fn of(language: Language, name: &str) -> Vec<File> {
     let sdk = of_directory::<Sdk>(sdk.to_owned())
         // The Rust SDK is in the directory that contains the two others.
         .filter(|(path, _)| !path.starts_with("python/") && !path.starts_with("javascript/"))
-        .map(|(path, content)| File {
+        .map(move |(path, content)| File {
             content: if path.ends_with(".md") { without_outer_links(&content) } else { content },
             path: format!("vendor/gristmill-sdk/{sdk}{path}"),
         });
     // The Rust SDK contains its bindings of the contract.
     let contract = of_directory::<Contract>(String::new())
-        .filter(|_| language != Language::Rust)
+        .filter(move |_| language != Language::Rust)
         .map(|(path, content)| File { path: format!("vendor/wit/{path}"), content });
     let licence = File { path: "vendor/LICENSE".to_owned(), content: LICENCE.into() };
-    let mut files: Vec<_> = own.chain(sdk).chain(contract).chain([licence]).collect();
-    let sums = sums(&files);
-    files.push(File { path: format!("{VENDOR}{SUMS}"), content: sums.into_bytes().into() });
-    files
+    sdk.chain(contract).chain([licence])
 }
 
 /// The list of the files below `vendor/`.

@@ -4,8 +4,33 @@ use std::collections::BTreeSet;
 
 use super::*;
 
+const LANGUAGES: [Language; 3] = [Language::Rust, Language::Python, Language::Javascript];
+
 fn paths(language: Language) -> BTreeSet<String> {
-    of(language, "count").into_iter().map(|file| file.path).collect()
+    of(language, NewKind::Job, "count").into_iter().map(|file| file.path).collect()
+}
+
+/// The files of both kinds, in each language.
+fn all(name: &str) -> impl Iterator<Item = (Language, Vec<File>)> {
+    LANGUAGES.into_iter().flat_map(move |language| {
+        [NewKind::Job, NewKind::Http].map(|kind| (language, of(language, kind, name)))
+    })
+}
+
+#[test]
+fn a_project_for_http_has_cases_and_the_sdk_that_it_needs() {
+    for language in LANGUAGES {
+        let files = of(language, NewKind::Http, "count");
+        let paths: BTreeSet<_> = files.into_iter().map(|file| file.path).collect();
+        for path in [".gitignore", "README.md", "gristmill.toml", "tests.json"] {
+            assert!(paths.contains(path), "{language}: {path} is missing in {paths:?}");
+        }
+        let sdk = of(language, NewKind::Job, "count").into_iter();
+        let sdk = sdk.filter(|file| file.path.starts_with(VENDOR) && !file.path.contains(SUMS));
+        for File { path, .. } in sdk {
+            assert_eq!(paths.contains(&path), language != Language::Rust, "{language}: {path}");
+        }
+    }
 }
 
 #[test]
@@ -59,8 +84,7 @@ fn a_project_has_its_files_and_those_of_its_sdk_alone() {
 
 #[test]
 fn the_name_stands_everywhere() {
-    for language in [Language::Rust, Language::Python, Language::Javascript] {
-        let files = of(language, "count");
+    for (_, files) in all("count") {
         let project = files.iter().find(|file| file.path == "gristmill.toml").unwrap();
         assert!(String::from_utf8_lossy(&project.content).contains("name = \"count\""));
         for file in files.iter().filter(|file| !file.path.starts_with("vendor/")) {
@@ -75,8 +99,7 @@ fn the_name_stands_everywhere() {
 fn a_link_leads_to_a_file_of_the_project_and_a_path_to_one_of_this_repository() {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let (mut links, mut paths) = (0, 0);
-    for language in [Language::Rust, Language::Python, Language::Javascript] {
-        let files = of(language, "count");
+    for (language, files) in all("count") {
         for page in files.iter().filter(|file| file.path.ends_with(".md")) {
             let text = String::from_utf8_lossy(&page.content);
             let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));

@@ -23,10 +23,11 @@ const NAME_CHARS_MAX: usize = 64;
 /// Names of a new project's dependencies, which its own package cannot have.
 const TAKEN: [&str; 3] = ["gristmill-sdk", "gristmill", "serde"];
 
-/// Write a new project: a handler that streams, with tests.
+/// Write a new project: a handler of jobs that streams, or one of HTTP requests, with tests.
 ///
 /// The project has everything that it needs, except packages of its language. The SDK is in
-/// `vendor/`; keep it under version control with the other files.
+/// `vendor/`; keep it under version control with the other files. A project for HTTP in Rust needs
+/// no SDK.
 #[derive(Debug, Args)]
 pub struct NewArgs {
     /// The name of the handler, its package and its endpoint.
@@ -36,6 +37,9 @@ pub struct NewArgs {
     /// the same project, whose handler is in TypeScript.
     #[arg(long, value_enum)]
     lang: NewLanguage,
+    /// What the handler answers: jobs, or HTTP requests.
+    #[arg(long, value_enum, default_value_t = NewKind::Job)]
+    kind: NewKind,
     /// The directory to create; it must be empty or not exist [default: ./NAME].
     #[arg(long, value_name = "PATH")]
     dir: Option<PathBuf>,
@@ -49,6 +53,15 @@ enum NewLanguage {
     Js,
     #[value(alias = "ts")]
     Typescript,
+}
+
+/// What a new handler answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum NewKind {
+    /// Jobs of a queue.
+    Job,
+    /// HTTP requests: with wstd in Rust, Hono in TypeScript, and WSGI, such as Bottle, in Python.
+    Http,
 }
 
 impl From<NewLanguage> for Language {
@@ -87,7 +100,7 @@ pub fn new(args: &NewArgs) -> anyhow::Result<ExitCode> {
     let dir = args.dir.clone().unwrap_or_else(|| PathBuf::from(&args.name));
     check_empty(&dir)?;
     let language = Language::from(args.lang);
-    let files = files::of(language, &args.name);
+    let files = files::of(language, args.kind, &args.name);
     for file in &files {
         files::write(&dir.join(&file.path), &file.content)?;
     }

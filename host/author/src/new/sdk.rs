@@ -14,6 +14,7 @@ use clap::Args;
 use gristmill_commands::output;
 use serde::Deserialize;
 
+use super::NewKind;
 use super::files::{self, File, SUMS, VENDOR, hash};
 use crate::build::{JAVASCRIPT_INSTALL, PYTHON_INSTALL, open};
 use crate::project::Language;
@@ -55,7 +56,8 @@ pub fn upgrade_sdk(args: &UpgradeSdkArgs) -> anyhow::Result<ExitCode> {
     let vendor = project.dir.join(VENDOR);
     let shown = vendor.strip_prefix(".").unwrap_or(&vendor).display().to_string();
     let shown = shown.trim_end_matches('/');
-    let sdk: Vec<_> = files::of(language, name.as_str())
+    // The same copy is in the projects of both kinds.
+    let sdk: Vec<_> = files::of(language, NewKind::Job, name.as_str())
         .into_iter()
         .filter_map(|File { path, content }| {
             let path = path.strip_prefix(VENDOR)?.to_owned();

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use data_encoding::BASE64;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Chunk, TIMED_OUT_ERROR};
-use gristmill_core::runtime::{AttemptEnd, AttemptReport, StackCall};
+use gristmill_core::runtime::{AttemptEnd, AttemptReport, StackCall, Usage};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::local::describe_call;
+use crate::local::{NoAnswer, WholeAnswer, describe_call};
 
 /// A run, with the field names of the status document.
 #[derive(Debug, Serialize)]
@@ -23,6 +24,32 @@ pub(super) struct RunDocument {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stack: Vec<String>,
     usage: UsageDocument,
+}
+
+/// One request.
+#[derive(Debug, Serialize)]
+pub(super) struct RequestDocument {
+    /// `COMPLETED`: the answer is whole, whatever its status is.
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<AnswerDocument>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stack: Vec<String>,
+    usage: UsageDocument,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AnswerDocument {
+    status: u16,
+    headers: Vec<(String, String)>,
+    /// The body, if it is text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body_base64: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -64,7 +91,6 @@ impl RunDocument {
             | AttemptEnd::HostLost(_)
             | AttemptEnd::Left => ("CANCELLED", None, None),
         };
-        let usage = &report.usage;
         let chunk = |chunk: &Chunk| ChunkDocument {
             output: raw(&chunk.output),
             metrics: chunk.metrics.as_ref().and_then(raw),
@@ -75,14 +101,52 @@ impl RunDocument {
             error,
             stream: chunks.iter().map(chunk).collect(),
             stack: stack.iter().map(describe_call).collect(),
-            usage: UsageDocument {
-                instantiate_us: usage.instantiate_us,
-                run_us: usage.run_us,
-                cpu_us: usage.cpu_us,
-                fuel: usage.fuel,
-                memory_bytes_peak: usage.memory_bytes_peak,
-                log_lines_dropped: usage.log_lines_dropped,
-            },
+            usage: (&report.usage).into(),
+        }
+    }
+}
+
+impl RequestDocument {
+    /// The document of a request with this end, usage and stack.
+    pub(super) fn new(
+        end: Result<WholeAnswer, NoAnswer>,
+        usage: &Usage,
+        stack: &[StackCall],
+    ) -> Self {
+        let (status, answer, error) = match end {
+            Ok(answer) => ("COMPLETED", Some(answer.into()), None),
+            Err(NoAnswer::Failed(status, error)) => (status.as_str(), None, Some(error)),
+            Err(NoAnswer::Interrupted) => ("CANCELLED", None, None),
+        };
+        let stack = stack.iter().map(describe_call).collect();
+        Self { status, answer, error, stack, usage: usage.into() }
+    }
+}
+
+impl From<WholeAnswer> for AnswerDocument {
+    fn from(answer: WholeAnswer) -> Self {
+        let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+        let headers = answer.headers.iter();
+        let headers = headers.map(|(name, value)| (name.to_string(), text(value.as_bytes())));
+        let body = String::from_utf8(answer.body.to_vec());
+        Self {
+            status: answer.status.as_u16(),
+            headers: headers.collect(),
+            body_base64: body.is_err().then(|| BASE64.encode(&answer.body)),
+            body: body.ok(),
+        }
+    }
+}
+
+impl From<&Usage> for UsageDocument {
+    fn from(usage: &Usage) -> Self {
+        Self {
+            instantiate_us: usage.instantiate_us,
+            run_us: usage.run_us,
+            cpu_us: usage.cpu_us,
+            fuel: usage.fuel,
+            memory_bytes_peak: usage.memory_bytes_peak,
+            log_lines_dropped: usage.log_lines_dropped,
         }
     }
 }
@@ -97,6 +161,22 @@ mod tests {
     use gristmill_core::runtime::FailureReason;
 
     use super::*;
+
+    #[test]
+    fn a_body_is_text_or_base64() {
+        let document = |body: &'static [u8]| {
+            let headers = [("a".parse().unwrap(), "b".parse().unwrap())].into_iter().collect();
+            let answer =
+                WholeAnswer { status: http::StatusCode::CREATED, headers, body: body.into() };
+            let document = RequestDocument::new(Ok(answer), &Usage::default(), &[]);
+            serde_json::to_string(&document).unwrap()
+        };
+        let text = document(b"rye");
+        let expected =
+            r#"{"status":"COMPLETED","answer":{"status":201,"headers":[["a","b"]],"body":"rye"}"#;
+        assert!(text.starts_with(expected), "{text}");
+        assert!(document(b"\xff").contains(r#""headers":[["a","b"]],"bodyBase64":"/w=="}"#));
+    }
 
     #[test]
     fn each_end_has_its_status() {

@@ -1,6 +1,8 @@
-//! `gristmill run`: one job on this machine, without a host, in the same sandbox that a host uses.
+//! `gristmill run`: one job or one HTTP request on this machine, without a host, in the same sandbox
+//! that a host uses.
 
 mod document;
+mod request;
 mod trace;
 
 use std::collections::BTreeMap;
@@ -13,25 +15,30 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use gristmill_commands::arguments::InputSource;
 use gristmill_commands::output;
+use gristmill_core::deploy::handler_kind::HandlerKind;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::TIMED_OUT_ERROR;
 use gristmill_core::runtime::{AttemptEnd, AttemptReport, Usage};
 use tokio_util::sync::CancellationToken;
 
 use super::fresh_component::{self, FreshnessOptions};
-use super::local::{Bench, ComponentSource, LocalJob, LocalOptions, TerminalSink, stop_on_signal};
+use super::local::{
+    Bench, ComponentSource, LocalJob, LocalOptions, TerminalSink, kind_of, stop_on_signal,
+};
 use super::test_input;
 use document::RunDocument;
+use request::RequestOptions;
 
 /// Threads of this process: one for the handler, and one for its timeout while it computes.
 const THREADS: usize = 2;
 
-/// Run one job locally, without a host.
+/// Run one job, or one HTTP request, locally, without a host.
 ///
 /// The handler runs in the sandbox of `gristmill serve`, with the same limits. Prints each emitted
-/// chunk as one line of JSON, then the output, unless that is null after chunks. Log lines,
+/// chunk as one line of JSON, then the output, unless that is null after chunks. Of a handler of
+/// HTTP it prints the body of the answer. The status and the headers of the answer, log lines,
 /// progress, usage and the stack of a trap are written to standard error. Exits with 1 when the job
-/// fails.
+/// fails, or the answer is not complete.
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// The handler: a WebAssembly component, or a directory with a gristmill.toml [default: the
@@ -46,11 +53,13 @@ pub struct RunArgs {
     /// its duration.
     #[arg(long)]
     trace: bool,
-    /// Print one JSON document with status, output, chunks and usage instead.
+    /// Print one JSON document with status, output or answer, chunks and usage instead.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     freshness: FreshnessOptions,
+    #[command(flatten)]
+    request: RequestOptions,
     #[command(flatten)]
     options: LocalOptions,
 }
@@ -61,9 +70,13 @@ pub struct RunArgs {
 /// Those of the project and its build, and a component that cannot run.
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let chosen = ComponentSource::new(args.handler.as_deref())?;
-    let input = match &args.input {
-        Some(source) => Json::from_value(&source.read()?),
-        None => test_input::beside(&chosen.dir)?,
+    let input = args.input.as_ref().map(|source| source.read()).transpose()?;
+    let input = input.map(|input| Json::from_value(&input));
+    let given = args.request.read()?;
+    let wants_http = match (&input, &given) {
+        (Some(_), _) => Some(false),
+        (None, Some(_)) => Some(true),
+        (None, None) => None,
     };
     if args.trace {
         trace::start()?;
@@ -75,25 +88,44 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         .context("cannot start the async runtime")?;
     runtime.block_on(async {
         let component = fresh_component::read(&chosen, args.freshness).await?;
+        let kind = kind_of(&component, wants_http)?;
+        let input = match (kind, input) {
+            (HandlerKind::Jobs, None) => Some(test_input::beside(&chosen.dir)?),
+            (_, input) => input,
+        };
         let settings = args.options.over(chosen.project);
-        let timeout = Duration::from_millis(settings.timeout_ms());
         let stop = CancellationToken::new();
         let _signals = tokio::spawn(stop_on_signal(stop.clone()));
-        let bench = Bench::open(component, settings, 1, &stop).await?;
+        let bench = Bench::open(component, kind, settings, 1, &stop).await?;
         let sink = if args.json { TerminalSink::keeping() } else { TerminalSink::default() };
         let sink = Arc::new(sink);
-        let job = LocalJob { input, env: BTreeMap::new(), timeout_ms: None };
-        let report = bench.perform(job, sink.clone(), stop).await;
-        // A closed output is reported, whatever the handler's end.
-        sink.written()?;
-        if args.json {
-            let document = RunDocument::new(&report, &sink.kept(), sink.stack(), timeout);
-            output::result(serde_json::to_string(&document)?)?;
-            let is_completed = matches!(report.end, AttemptEnd::Returned(_));
-            return Ok(if is_completed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        match input {
+            Some(input) => perform(&bench, input, sink, args.json, stop).await,
+            None => request::perform(&bench, given, sink, args.json, stop).await,
         }
-        conclude(&report, timeout)
     })
+}
+
+/// Runs a job, and shows its end.
+async fn perform(
+    bench: &Bench,
+    input: Json,
+    sink: Arc<TerminalSink>,
+    as_json: bool,
+    stop: CancellationToken,
+) -> anyhow::Result<ExitCode> {
+    let job = LocalJob { input, env: BTreeMap::new(), timeout_ms: None };
+    let timeout = bench.timeout(&job);
+    let report = bench.perform(job, sink.clone(), stop).await;
+    // A closed output is reported, whatever the handler's end.
+    sink.written()?;
+    if as_json {
+        let document = RunDocument::new(&report, &sink.kept(), sink.stack(), timeout);
+        output::result(serde_json::to_string(&document)?)?;
+        let is_completed = matches!(report.end, AttemptEnd::Returned(_));
+        return Ok(if is_completed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    conclude(&report, timeout)
 }
 
 /// Shows the job's end and its usage.
@@ -124,6 +156,11 @@ fn conclude(report: &AttemptReport, timeout: Duration) -> anyhow::Result<ExitCod
 
 /// The job's usage, on one line.
 pub(crate) fn summary(usage: &Usage) -> String {
+    described(usage, Some(usage.chunks))
+}
+
+/// The usage of an attempt, on one line, with the number of chunks that a job has.
+fn described(usage: &Usage, chunks: Option<u64>) -> String {
     let mut parts = vec![
         format!("ran {}", output::millis(usage.run_us)),
         format!("cpu {}", output::millis(usage.cpu_us)),
@@ -131,7 +168,7 @@ pub(crate) fn summary(usage: &Usage) -> String {
     ];
     parts.extend(usage.fuel.map(|fuel| format!("fuel {}", output::grouped(fuel))));
     parts.push(format!("peak memory {}", output::size(usage.memory_bytes_peak)));
-    parts.push(format!("chunks {}", usage.chunks));
+    parts.extend(chunks.map(|chunks| format!("chunks {chunks}")));
     if usage.log_lines_dropped > 0 {
         parts.push(format!("log lines dropped {}", usage.log_lines_dropped));
     }

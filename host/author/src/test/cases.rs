@@ -13,9 +13,9 @@
 //! }
 //! ```
 //!
-//! A case has an `input`, and may have a `name`, a `timeout` in milliseconds, `env`, and the
-//! expectations of [`CaseDocument`]. Unknown keys are refused, since a mistyped expectation would
-//! never fail. Beside `tests` there may be a `config`, which describes machines of a hosted service
+//! A case has an `input`, or a `request` for a handler of HTTP, which may have `headers` and a
+//! `body`. It may have a `name`, a `timeout` in milliseconds, `env`, and the expectations of
+//! [`CaseDocument`]. Unknown keys are refused, since a mistyped expectation would never fail. Beside `tests` there may be a `config`, which describes machines of a hosted service
 //! and is ignored.
 
 use std::collections::BTreeMap;
@@ -26,12 +26,14 @@ use gristmill_client::wire::settings::check_env;
 use gristmill_commands::arguments::InputSource;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::state::JobStatus;
+use http::{HeaderValue, StatusCode, header};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::expect::{Chunks, Expectation, regex, schema};
+use super::expect::{AnswerExpectation, Chunks, Expectation, regex, schema};
 use crate::limits::TIMEOUT_MS;
+use crate::local::{GivenRequest, parse_header};
 
 /// The name of the file when none is given.
 pub(super) const FILE_NAME: &str = "tests.json";
@@ -46,15 +48,29 @@ pub(super) struct CaseFile {
     pub(super) has_config: bool,
 }
 
+impl CaseFile {
+    /// Whether its cases are requests.
+    pub(super) fn has_requests(&self) -> bool {
+        self.cases.iter().any(|case| matches!(case.call, CaseCall::Request(_)))
+    }
+}
+
 /// One case.
 #[derive(Debug)]
 pub(super) struct Case {
     pub(super) name: String,
-    pub(super) input: Json,
+    pub(super) call: CaseCall,
     pub(super) env: BTreeMap<String, String>,
     pub(super) expectation: Expectation,
     /// The position of the case's closing brace in the file.
     pub(super) end: usize,
+}
+
+/// What the handler is called with.
+#[derive(Debug)]
+pub(super) enum CaseCall {
+    Job(Json),
+    Request(GivenRequest),
 }
 
 #[derive(Deserialize)]
@@ -73,6 +89,13 @@ struct CaseDocument<'a> {
     name: Option<String>,
     #[serde(borrow)]
     input: Option<&'a RawValue>,
+    /// The method and the path of a request.
+    request: Option<String>,
+    /// The headers of the request.
+    headers: Option<BTreeMap<String, String>>,
+    /// The body of the request: a string, or else its JSON.
+    #[serde(borrow)]
+    body: Option<&'a RawValue>,
     timeout: Option<u64>,
     #[serde(default)]
     env: BTreeMap<String, String>,
@@ -92,8 +115,10 @@ struct CaseDocument<'a> {
     expected_chunks: Option<Value>,
     /// A regular expression for the error; the job must end FAILED.
     expected_error: Option<String>,
-    /// The status in which the job must end.
-    expected_status: Option<String>,
+    /// The status in which the job must end, or the number of the answer's status.
+    expected_status: Option<Value>,
+    /// Headers of the answer; null for one that it must not have.
+    expected_headers: Option<BTreeMap<String, Option<String>>>,
     /// Most milliseconds that it may run.
     max_ms: Option<u64>,
     /// Most fuel that it may use.
@@ -140,7 +165,13 @@ fn parse(text: &str) -> anyhow::Result<(Vec<Case>, bool)> {
         let end = raw.get().as_ptr().addr() - text.as_ptr().addr() + raw.get().len() - 1;
         Case::parse(raw.get(), number, end)
     });
-    Ok((cases.collect::<anyhow::Result<_>>()?, file.config.is_some()))
+    let cases: Vec<Case> = cases.collect::<anyhow::Result<_>>()?;
+    let requests = cases.iter().filter(|case| matches!(case.call, CaseCall::Request(_))).count();
+    ensure!(
+        requests == 0 || requests == cases.len(),
+        "some cases have an `input`, and some a `request`: put them into two files"
+    );
+    Ok((cases, file.config.is_some()))
 }
 
 impl Case {
@@ -153,8 +184,8 @@ impl Case {
     }
 
     fn read(case: CaseDocument<'_>, name: String, end: usize) -> anyhow::Result<Self> {
-        let input = case.input.context("`input` is missing")?;
-        let input = Json::from_value(&InputSource::Text(input.get().to_owned()).read()?);
+        let answer = answer_expectation(&case)?;
+        let call = call(case.input, case.request, case.headers, case.body)?;
         if let Some(timeout) = case.timeout.filter(|ms| !TIMEOUT_MS.contains(*ms)) {
             let (min, max) = (TIMEOUT_MS.min, TIMEOUT_MS.max);
             bail!("`timeout` must be {min} to {max} ms, not {timeout}");
@@ -169,23 +200,91 @@ impl Case {
             regex: pattern("expected_regex", case.expected_regex)?,
             chunks: case.expected_chunks.map(Chunks::new).transpose()?,
             error: pattern("expected_error", case.expected_error)?,
-            status: case.expected_status.as_deref().map(status).transpose()?,
+            status: case.expected_status.as_ref().map(job_status).transpose()?.flatten(),
+            answer,
             max_ms: case.max_ms,
             max_fuel: case.max_fuel,
             timeout_ms: case.timeout,
         };
         expectation.check()?;
-        Ok(Self { name, input, env: case.env, expectation, end })
+        Ok(Self { name, call, env: case.env, expectation, end })
     }
 }
 
-fn status(text: &str) -> anyhow::Result<JobStatus> {
-    let found = text.parse().ok().filter(|status: &JobStatus| status.is_final());
-    found.with_context(|| {
+/// The input of a case, or its request.
+fn call(
+    input: Option<&RawValue>,
+    request: Option<String>,
+    headers: Option<BTreeMap<String, String>>,
+    body: Option<&RawValue>,
+) -> anyhow::Result<CaseCall> {
+    let Some(request) = request else {
+        ensure!(headers.is_none() && body.is_none(), "`headers` and `body` belong to a `request`");
+        let input = input.context("`input` is missing; a handler of HTTP has a `request`")?;
+        let input = InputSource::Text(input.get().to_owned()).read()?;
+        return Ok(CaseCall::Job(Json::from_value(&input)));
+    };
+    ensure!(input.is_none(), "it has an `input` and a `request`: a case has one of them");
+    let mut given = GivenRequest { target: request.parse()?, ..GivenRequest::default() };
+    for (name, value) in headers.unwrap_or_default() {
+        let (name, value) = parse_header(&name, &value)?;
+        given.headers.insert(name, value);
+    }
+    if let Some(body) = body {
+        given.body = match serde_json::from_str::<String>(body.get()) {
+            Ok(text) => text.into(),
+            Err(_) => {
+                let json = HeaderValue::from_static("application/json");
+                given.headers.entry(header::CONTENT_TYPE).or_insert(json);
+                body.get().to_owned().into()
+            }
+        };
+    }
+    Ok(CaseCall::Request(given))
+}
+
+/// What a case expects of an answer, if it is a request.
+fn answer_expectation(case: &CaseDocument<'_>) -> anyhow::Result<Option<AnswerExpectation>> {
+    let status = case.expected_status.as_ref().filter(|value| value.is_number());
+    if case.request.is_none() {
+        ensure!(
+            status.is_none() && case.expected_headers.is_none(),
+            "a number as `expected_status`, and `expected_headers`, belong to a `request`"
+        );
+        return Ok(None);
+    }
+    ensure!(
+        case.expected_chunks.is_none(),
+        "a `request` has no chunks: leave `expected_chunks` out"
+    );
+    let status = status.map(|status| {
+        let code = status.as_u64().and_then(|code| u16::try_from(code).ok());
+        let code = code.and_then(|code| StatusCode::from_u16(code).ok());
+        code.with_context(|| format!("`expected_status` must be 200 to 599, not {status}"))
+    });
+    let headers = case.expected_headers.iter().flatten().map(|(name, value)| {
+        let (name, _) = parse_header(name, "")?;
+        Ok((name, value.clone()))
+    });
+    let headers = headers.collect::<anyhow::Result<_>>()?;
+    Ok(Some(AnswerExpectation { status: status.transpose()?, headers }))
+}
+
+/// The status of a job; `None` for the number of an answer's one.
+fn job_status(value: &Value) -> anyhow::Result<Option<JobStatus>> {
+    if value.is_number() {
+        return Ok(None);
+    }
+    let text = value.as_str();
+    let found = text.and_then(|text| text.parse().ok());
+    let found = found.filter(|status: &JobStatus| status.is_final());
+    let found = found.with_context(|| {
         let all = JobStatus::ALL.into_iter().filter(|status| status.is_final());
         let all: Vec<_> = all.map(JobStatus::as_str).collect();
+        let text = text.map_or_else(|| value.to_string(), str::to_owned);
         format!("`expected_status` must be one of {}, not `{text}`", all.join(", "))
-    })
+    })?;
+    Ok(Some(found))
 }
 
 #[cfg(test)]
@@ -199,11 +298,36 @@ mod tests {
         let (cases, has_config) = parse(text).unwrap();
         assert!(has_config);
         assert_eq!((cases[0].name.as_str(), cases[1].name.as_str()), ("a", "case 2"));
-        assert_eq!(cases[0].input.as_str(), r#"{"n":9007199254740993}"#);
+        let CaseCall::Job(input) = &cases[0].call else { panic!("{cases:?}") };
+        assert_eq!(input.as_str(), r#"{"n":9007199254740993}"#);
         assert_eq!(cases[0].expectation.timeout_ms, Some(10_000));
         assert!(!cases[0].expectation.is_about_result());
         assert_eq!(cases[1].expectation.output, Some(Value::Null));
         assert!(cases.iter().all(|case| text[case.end..].starts_with('}')));
+    }
+
+    #[test]
+    fn a_case_may_be_a_request() {
+        let text = r#"{"tests":[{"request":"/"},
+            {"request":"POST /a?b","headers":{"X-A":"1"},"body":{"n":9007199254740993},
+             "expected_status":201,"expected_headers":{"x-b":"2","x-c":null}},
+            {"request":"PUT /","body":"rye","expected_status":"FAILED"}]}"#;
+        let (cases, _) = parse(text).unwrap();
+        let requests: Vec<_> = cases
+            .iter()
+            .map(|case| match &case.call {
+                CaseCall::Request(given) => given,
+                CaseCall::Job(input) => panic!("{input:?}"),
+            })
+            .collect();
+        assert_eq!(requests[0].target, "GET /".parse().unwrap());
+        assert_eq!(requests[1].body, r#"{"n":9007199254740993}"#);
+        assert_eq!(requests[1].headers[header::CONTENT_TYPE], "application/json");
+        let expected = cases[1].expectation.answer.as_ref().unwrap();
+        assert_eq!((expected.status, expected.headers.len()), (Some(StatusCode::CREATED), 2));
+        assert_eq!(requests[2].body, "rye");
+        assert!(requests[2].headers.is_empty());
+        assert_eq!(cases[2].expectation.status, Some(JobStatus::Failed));
     }
 
     #[test]
@@ -234,6 +358,24 @@ mod tests {
             (of(r#","expected_error":"x","expected_output":1"#), "only a COMPLETED job has"),
             (of(r#","env":{"A=B":""}"#), "`env` has a variable `A=B`; a name has"),
             (of(r#","max_ms":-1"#), "expected u64"),
+            (of(r#","request":"/""#), "a case has one of them"),
+            (of(r#","body":1"#), "belong to a `request`"),
+            (of(r#","expected_status":200"#), "belong to a `request`"),
+            (of(r#","expected_headers":{}"#), "belong to a `request`"),
+            (r#"{"tests":[{"request":"/"},{"input":{}}]}"#.to_owned(), "put them into two files"),
+            (r#"{"tests":[{"request":"a"}]}"#.to_owned(), "its path must begin with `/`"),
+            (
+                r#"{"tests":[{"request":"/","headers":{"a b":""}}]}"#.to_owned(),
+                "`a b` is not the name of a header",
+            ),
+            (
+                r#"{"tests":[{"request":"/","expected_status":99}]}"#.to_owned(),
+                "must be 200 to 599, not 99",
+            ),
+            (
+                r#"{"tests":[{"request":"/","expected_chunks":1}]}"#.to_owned(),
+                "a `request` has no chunks",
+            ),
         ];
         for (text, expected) in cases {
             let error = format!("{:#}", parse(&text).unwrap_err());

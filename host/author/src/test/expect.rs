@@ -1,16 +1,18 @@
-//! The expectations of a case, and their comparison with a job.
+//! The expectations of a case, and their comparison with a job or a request.
 
 use anyhow::{Context as _, bail};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::state::JobStatus;
 use gristmill_json_schema::{Budget, InputSchema, NotChecked};
+use http::{HeaderMap, HeaderName, StatusCode};
 use regex::Regex;
 use serde_json::Value;
 
 use super::diff::{Difference, Extent, compare, cut, shown};
-use super::observed::{CHUNKS_BYTES_MAX, Observed};
+use super::observed::{CHUNKS_BYTES_MAX, Observed, ObservedHead};
 
-/// The expectations of a case. Without any, the job must complete.
+/// The expectations of a case. Without any, the job must complete; a request is complete with its
+/// answer, whose body is the output.
 #[derive(Debug, Default)]
 pub(super) struct Expectation {
     pub(super) output: Option<Value>,
@@ -20,10 +22,52 @@ pub(super) struct Expectation {
     pub(super) chunks: Option<Chunks>,
     pub(super) error: Option<Regex>,
     pub(super) status: Option<JobStatus>,
+    /// For a request.
+    pub(super) answer: Option<AnswerExpectation>,
     pub(super) max_ms: Option<u64>,
     pub(super) max_fuel: Option<u64>,
     /// The case's own timeout, which applies wherever the job runs.
     pub(super) timeout_ms: Option<u64>,
+}
+
+/// The head of an answer.
+#[derive(Debug, Default)]
+pub(super) struct AnswerExpectation {
+    /// Without one, the status must be below 400.
+    pub(super) status: Option<StatusCode>,
+    /// The values of these headers; `None` for one that the answer must not have.
+    pub(super) headers: Vec<(HeaderName, Option<String>)>,
+}
+
+impl AnswerExpectation {
+    fn compare(&self, head: &ObservedHead, found: &mut Vec<Difference>) {
+        let got = head.status.as_u16().to_string();
+        match self.status {
+            Some(expected) if expected == head.status => {}
+            Some(expected) => {
+                found.push(Difference::new("status", expected.as_u16().to_string(), got));
+            }
+            None if head.status.as_u16() < 400 => {}
+            None => found.push(Difference::new("status", "one below 400", got)),
+        }
+        for (name, expected) in &self.headers {
+            let got = values(&head.headers, name);
+            if *expected != got {
+                let shown =
+                    |value: &Option<String>| value.as_deref().unwrap_or("nothing").to_owned();
+                let at = format!("header {name}");
+                found.push(Difference::new(&at, shown(expected), cut(&shown(&got))));
+            }
+        }
+    }
+}
+
+/// All values of a header, as one.
+fn values(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let values = headers.get_all(name).iter();
+    let values: Vec<_> =
+        values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect();
+    (!values.is_empty()).then(|| values.join(", "))
 }
 
 /// The chunks of a stream.
@@ -133,6 +177,9 @@ impl Expectation {
             if !regex.is_match(error) {
                 found.push(Difference::new("error", matching(regex), cut(error)));
             }
+        }
+        if let (Some(expected), Some(head)) = (&self.answer, &seen.head) {
+            expected.compare(head, found);
         }
     }
 

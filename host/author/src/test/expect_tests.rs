@@ -14,6 +14,7 @@ fn seen(status: JobStatus, output: &Value) -> Observed {
         error: (status != JobStatus::Completed).then(|| "no flour".to_owned()),
         chunks: Some([Json::from_value(&1), Json::from_value(&"b")].into_iter().collect()),
         run_us: 7_900,
+        head: None,
         local: Some(local),
     }
 }
@@ -101,6 +102,41 @@ fn each_expectation_holds_or_says_why_not() {
     for (expectation, status, output, expected) in cases {
         assert_eq!(complaints(&expectation, &seen(status, &output)), expected, "{expectation:?}");
     }
+}
+
+#[test]
+fn the_head_of_an_answer_is_compared() {
+    let head = |status| {
+        let headers = [("x-a", "1"), ("x-b", "2"), ("x-b", "3")];
+        let headers = headers.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+        let mut all = HeaderMap::new();
+        for (name, value) in headers {
+            all.append::<HeaderName>(name, value);
+        }
+        ObservedHead { status: StatusCode::from_u16(status).unwrap(), headers: all }
+    };
+    let check = |status, expected: Option<u16>, headers: &[(&str, Option<&str>)]| {
+        let headers =
+            headers.iter().map(|(name, value)| (name.parse().unwrap(), value.map(str::to_owned)));
+        let status_expected = expected.map(|code| StatusCode::from_u16(code).unwrap());
+        let answer = AnswerExpectation { status: status_expected, headers: headers.collect() };
+        let expectation = Expectation { answer: Some(answer), ..Expectation::default() };
+        let seen = seen(JobStatus::Completed, &json!("rye"));
+        complaints(&expectation, &Observed { head: Some(head(status)), ..seen })
+    };
+    let right = [("x-a", Some("1")), ("x-b", Some("2, 3")), ("x-c", None)];
+    assert_eq!(check(200, None, &right), [""; 0]);
+    assert_eq!(check(404, Some(404), &right), [""; 0]);
+    assert_eq!(check(404, None, &[]), ["status: expected one below 400, got 404"]);
+    let wrong = [("x-a", Some("2")), ("x-b", None), ("x-c", Some("1"))];
+    let found = check(200, Some(201), &wrong);
+    let expected = [
+        "status: expected 201, got 200",
+        "header x-a: expected 2, got 1",
+        "header x-b: expected nothing, got 2, 3",
+        "header x-c: expected 1, got nothing",
+    ];
+    assert_eq!(found, expected);
 }
 
 #[test]

@@ -9,25 +9,50 @@ use gristmill_core::job::state::JobStatus;
 use gristmill_core::jobs::stream::OutputList;
 use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{
-    AttemptEnd, AttemptSink, HandlerHost, LogLevel, SinkClosed, StackCall,
+    AttemptEnd, AttemptReport, AttemptSink, HandlerHost, LogLevel, SinkClosed, StackCall, Usage,
 };
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::cases::Case;
+use super::cases::{Case, CaseCall};
 use super::observed::{Observed, ObservedChunks, ObservedLocally};
-use crate::local::{Bench, LocalJob};
+use crate::local::{Bench, LocalJob, LocalRequest, NoAnswer, WholeAnswer};
 
 /// Runs a case in its own sandbox; `None` when it was interrupted.
 pub(super) async fn run(bench: &Bench, case: &Case, stop: CancellationToken) -> Option<Observed> {
     let sink = Arc::new(CaseSink::default());
     let timeout_ms = case.expectation.timeout_ms;
-    let job = LocalJob { input: case.input.clone(), env: case.env.clone(), timeout_ms };
-    let timeout = bench.timeout(&job);
-    let report = bench.perform(job, sink.clone(), stop).await;
+    let env = case.env.clone();
+    let (seen, usage) = match &case.call {
+        CaseCall::Job(input) => {
+            let job = LocalJob { input: input.clone(), env, timeout_ms };
+            perform(bench, job, &sink, stop).await?
+        }
+        CaseCall::Request(given) => {
+            let request = LocalRequest { request: given.build(), env, timeout_ms };
+            serve(bench, request, &sink, stop).await?
+        }
+    };
     let kept = std::mem::take(&mut *sink.0.lock());
-    let usage = report.usage;
-    let (status, output, error) = match report.end {
+    let local = ObservedLocally {
+        fuel: usage.fuel,
+        memory_bytes_peak: usage.memory_bytes_peak,
+        log: kept.log,
+        stack: kept.stack,
+    };
+    Some(Observed { local: Some(local), ..seen })
+}
+
+async fn perform(
+    bench: &Bench,
+    job: LocalJob,
+    sink: &Arc<CaseSink>,
+    stop: CancellationToken,
+) -> Option<(Observed, Usage)> {
+    let timeout = bench.timeout(&job);
+    let AttemptReport { end, usage } = bench.perform(job, sink.clone(), stop).await;
+    let mut kept = sink.0.lock();
+    let (status, output, error) = match end {
         AttemptEnd::Returned(value) if value.is_null() && usage.chunks > 0 => {
             (JobStatus::Completed, kept.list(), None)
         }
@@ -41,15 +66,25 @@ pub(super) async fn run(bench: &Bench, case: &Case, stop: CancellationToken) -> 
             return None;
         }
     };
-    let local = ObservedLocally {
-        fuel: usage.fuel,
-        memory_bytes_peak: usage.memory_bytes_peak,
-        log: kept.log,
-        stack: kept.stack,
+    let chunks = Some(std::mem::take(&mut kept.chunks));
+    let (run_us, head, local) = (usage.run_us, None, None);
+    Some((Observed { status, output, error, chunks, run_us, head, local }, usage))
+}
+
+async fn serve(
+    bench: &Bench,
+    request: LocalRequest,
+    sink: &Arc<CaseSink>,
+    stop: CancellationToken,
+) -> Option<(Observed, Usage)> {
+    let served = bench.serve(request, sink.clone(), stop, WholeAnswer::read).await;
+    let usage = served.report.usage;
+    let seen = match served.whole() {
+        Ok(answer) => Observed::answered(answer, usage.run_us),
+        Err(NoAnswer::Failed(status, error)) => Observed::unanswered(status, error, usage.run_us),
+        Err(NoAnswer::Interrupted) => return None,
     };
-    let chunks = Some(kept.chunks);
-    let run_us = usage.run_us;
-    Some(Observed { status, output, error, chunks, run_us, local: Some(local) })
+    Some((seen, usage))
 }
 
 /// Keeps the side output of a handler.

@@ -30,7 +30,7 @@ use gristmill_core::sharing::cores::cores;
 use tokio_util::sync::CancellationToken;
 
 use super::fresh_component::{self, FreshnessOptions};
-use super::local::{Bench, ComponentSource, LocalOptions, stop_on_signal};
+use super::local::{Bench, ComponentSource, LocalOptions, kind_of, stop_on_signal};
 use cases::{Case, CaseFile};
 use report::{Failure, Outcome, Sum, Verdict};
 
@@ -39,10 +39,10 @@ const JOBS: Bounds = Bounds { min: 1, default: 1, max: 256 };
 
 /// Run a handler's test cases.
 ///
-/// The file of cases has {"tests":[{"name","input","expected_output","timeout"}]};
-/// docs/guides/test-and-dev.md lists all expectations. Each case runs in its own sandbox, like a
-/// job of `gristmill run`; a case without expectations passes when its job completes. Exits with 1
-/// when a case failed.
+/// The file of cases has {"tests":[{"name","input","expected_output","timeout"}]}, with "request" in
+/// place of "input" for a handler of HTTP; docs/guides/test-and-dev.md lists all expectations. Each
+/// case runs in its own sandbox, like a job of `gristmill run`; a case without expectations passes
+/// when its job completes. Exits with 1 when a case failed.
 #[derive(Debug, Args)]
 pub struct TestArgs {
     /// The handler: a WebAssembly component, or a directory with a gristmill.toml [default: the
@@ -138,9 +138,10 @@ async fn run(args: TestArgs, jobs: usize) -> anyhow::Result<ExitCode> {
             let component = fresh_component::read(&chosen, freshness).await?;
             let _signals = tokio::spawn(stop_on_signal(stop.clone()));
             let name = chosen.name();
+            let kind = kind_of(&component, Some(file.has_requests()))?;
             let settings = options.over(chosen.project);
             let jobs_max = u32::try_from(jobs).unwrap_or(u32::MAX);
-            let bench = Bench::open(component, settings, jobs_max, &stop).await?;
+            let bench = Bench::open(component, kind, settings, jobs_max, &stop).await?;
             Suite { file, name, target: TestTarget::Bench(Box::new(bench)) }
         }
     };

@@ -1,9 +1,9 @@
 //! A case on a deployed endpoint.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gristmill_client::wire::queue::{Policy, Submission};
-use gristmill_client::{Client, ClientError, StreamUpdate};
+use gristmill_client::{Client, ClientError, HttpAnswer, StreamUpdate};
 use gristmill_commands::calls::until_accepted;
 use gristmill_commands::{POLL_WAIT, Waiting, output};
 use gristmill_core::id::EndpointId;
@@ -13,8 +13,9 @@ use gristmill_core::limits::EXECUTION_TIMEOUT_MS;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use super::cases::Case;
+use super::cases::{Case, CaseCall};
 use super::observed::{Observed, ObservedChunks};
+use crate::local::{GivenRequest, WholeAnswer};
 
 /// How long an interrupted case waits for the answer to its submission: only the answer has the id
 /// of the job.
@@ -23,13 +24,10 @@ const SUBMISSION_TIME_MAX: Duration = Duration::from_secs(1);
 /// How long it waits for the answer to the cancel of its job.
 const CANCEL_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Submits a case's job and waits for its end; `None` if `stop` fires before. While the host
-/// refuses the job for a reason that passes, such as its limits for calls, the case waits: a file
-/// may have more cases than those admit. A job that is left before its end is cancelled, if the
-/// host answers within a second.
+/// Runs a case at an endpoint; `None` if `stop` fires before its end.
 ///
 /// # Errors
-/// When the host refuses the job, or cannot be reached.
+/// When the host refuses the job or the request, or cannot be reached.
 pub(super) async fn run(
     client: &Client,
     endpoint: &EndpointId,
@@ -39,7 +37,57 @@ pub(super) async fn run(
     if stop.is_cancelled() {
         return Ok(None);
     }
-    let input: &RawValue = case.input.read()?;
+    match &case.call {
+        CaseCall::Job(input) => perform(client, endpoint, case, input, stop).await,
+        CaseCall::Request(given) => tokio::select! {
+            seen = request(client, endpoint, given) => seen.map(Some),
+            () = stop.cancelled() => Ok(None),
+        },
+    }
+}
+
+/// Has a request answered. It waits after refusals, as a submission does.
+async fn request(
+    client: &Client,
+    endpoint: &EndpointId,
+    given: &GivenRequest,
+) -> anyhow::Result<Observed> {
+    let GivenRequest { target, headers, body } = given;
+    let send = async || {
+        let sent = Instant::now();
+        let path = target.path.as_str();
+        let call = client.http(endpoint, &target.method, path, headers, body.clone());
+        Ok((call.await?, sent.elapsed()))
+    };
+    let (answer, took) = until_accepted(send).await?;
+    let run_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    Ok(match answer {
+        HttpAnswer::Handler { status, headers, body } => {
+            Observed::answered(WholeAnswer { status, headers, body }, run_us)
+        }
+        HttpAnswer::Failed { code, error } => {
+            let is_late = code == "handler_timed_out";
+            let status = if is_late { JobStatus::TimedOut } else { JobStatus::Failed };
+            Observed::unanswered(status, error, run_us)
+        }
+    })
+}
+
+/// Submits a case's job and waits for its end; `None` if `stop` fires before. While the host
+/// refuses the job for a reason that passes, such as its limits for calls, the case waits: a file
+/// may have more cases than those admit. A job that is left before its end is cancelled, if the
+/// host answers within a second.
+///
+/// # Errors
+/// When the host refuses the job, or cannot be reached.
+async fn perform(
+    client: &Client,
+    endpoint: &EndpointId,
+    case: &Case,
+    input: &Json,
+    stop: &CancellationToken,
+) -> anyhow::Result<Option<Observed>> {
+    let input: &RawValue = input.read()?;
     // A timeout below the host's minimum is compared with the job's run time instead.
     let timeout = case.expectation.timeout_ms.map(|ms| EXECUTION_TIMEOUT_MS.clamp(ms));
     let policy = Policy { execution_timeout: timeout, ..Policy::default() };
@@ -109,6 +157,7 @@ async fn until_end(
         error: document.error.map(Into::into),
         chunks,
         run_us: document.execution_time.saturating_mul(1_000),
+        head: None,
         local: None,
     })
 }
@@ -124,6 +173,7 @@ fn refused_input(error: &ClientError) -> Option<Observed> {
         error: Some(sentence),
         chunks: Some(ObservedChunks::default()),
         run_us: 0,
+        head: None,
         local: None,
     })
 }

@@ -170,6 +170,9 @@ struct TestDocument<'a> {
 struct JobDocument<'a> {
     status: &'static str,
     run_us: u64,
+    /// The status of the answer to a request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    http_status: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -218,6 +221,7 @@ fn job_document(seen: &Observed) -> JobDocument<'_> {
     JobDocument {
         status: seen.status.as_str(),
         run_us: seen.run_us,
+        http_status: seen.head.as_ref().map(|head| head.status.as_u16()),
         output: seen.output.as_ref().and_then(raw),
         error: seen.error.as_deref(),
         fuel: local.and_then(|local| local.fuel),

@@ -36,12 +36,12 @@ impl FromStr for InputSource {
 }
 
 impl InputSource {
-    /// Reads the input, which must be a JSON object of at most [`RUN_BODY_BYTES_MAX`] bytes.
+    /// Reads the bytes, at most [`RUN_BODY_BYTES_MAX`].
     ///
     /// # Errors
-    /// When it cannot be read, or is not such an object.
-    pub fn read(&self) -> anyhow::Result<Box<RawValue>> {
-        let bytes = match self {
+    /// When they cannot be read, or are too many.
+    pub fn bytes(&self) -> anyhow::Result<Vec<u8>> {
+        Ok(match self {
             Self::Text(text) => text.clone().into_bytes(),
             Self::File(path) => {
                 let name = path.display();
@@ -52,7 +52,15 @@ impl InputSource {
             Self::Stdin => {
                 read_bounded(io::stdin().lock()).context("cannot use the input on stdin")?
             }
-        };
+        })
+    }
+
+    /// Reads the input, which must be a JSON object of at most [`RUN_BODY_BYTES_MAX`] bytes.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not such an object.
+    pub fn read(&self) -> anyhow::Result<Box<RawValue>> {
+        let bytes = self.bytes()?;
         let input = match self {
             Self::Text(_) => "the input".to_owned(),
             Self::File(path) => format!("the input file {}", path.display()),

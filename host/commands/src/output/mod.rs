@@ -39,6 +39,21 @@ pub fn result_labelled(label: &str, colour: &str, line: impl Display) -> anyhow:
     }
 }
 
+/// Writes a piece of a body to standard output at once: to a terminal as text without control
+/// characters, to a file or a pipe unchanged.
+///
+/// # Errors
+/// When the reader has closed it, or it cannot be written.
+pub fn piece(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if out.is_terminal() {
+        out.write_all(plain(&String::from_utf8_lossy(bytes)).as_bytes())?;
+    } else {
+        out.write_all(bytes)?;
+    }
+    out.flush()
+}
+
 /// Writes one line for the user to standard error.
 pub fn note(line: impl Display) {
     // If standard error is closed, there is no place to report this.
