@@ -99,7 +99,7 @@ also() {
   fi
   running=$1
 }
-for name in token-stream sql llm-proxy; do
+for name in token-stream sql llm-proxy form; do
   also component "python-$name" python "$root/handlers/python/$name" "$python" -m gristmill.build
 done
 also component python-features python "$here/python/features" "$python" -m gristmill.build
@@ -110,7 +110,7 @@ for name in simple concurrent starter; do
   also component "runpod-$name" python "$built/runpod/$name" "$python" -m gristmill.build
 done
 build() { node "$sdk/javascript/build.js" build "$@"; }
-for name in token-stream markdown llm-proxy; do
+for name in token-stream markdown llm-proxy webhooks; do
   also component "javascript-$name" javascript "$root/handlers/javascript/$name" build
 done
 also component javascript-platform javascript "$here/javascript/platform" build
@@ -150,6 +150,11 @@ cases() {
 cases rust "$guests/token_stream.wasm"
 for language in python javascript; do cases "$language" "$built/$language-token-stream.wasm"; done
 for language in rust python javascript; do cases "$language" --endpoint "$language-token-stream"; done
+
+# Requests of HTTP, in the sandbox and from a host.
+webhooks=$root/handlers/javascript/webhooks/tests.json
+suite http-cases '^([0-9]+ passed|FAIL)' "$gristmill" test "$built/javascript-webhooks.wasm" --cases "$webhooks"
+suite http-form '<h1>|error' "$gristmill" run "$built/python-form.wasm"
 
 # The commands of docs/guides/handlers-*.md, word for word:
 mkdir "$temp/bin"

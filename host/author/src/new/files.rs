@@ -13,7 +13,7 @@ use data_encoding::HEXLOWER;
 use rust_embed::RustEmbed;
 use sha2::{Digest as _, Sha256};
 
-use super::NewKind;
+use super::kind::NewKind;
 use crate::project::Language;
 
 /// The directory of a project for its copy of the SDK.

@@ -1,6 +1,7 @@
 //! `gristmill new`: a new project that builds, runs and has tests.
 
 mod files;
+mod kind;
 mod sdk;
 
 use std::fs;
@@ -15,6 +16,7 @@ use gristmill_core::id::EndpointId;
 
 use super::project::{FILE_NAME, Language};
 
+use kind::NewKind;
 pub use sdk::{UpgradeSdkArgs, upgrade_sdk};
 
 /// Longest name, in characters. Package registries and endpoints allow more.
@@ -53,15 +55,6 @@ enum NewLanguage {
     Js,
     #[value(alias = "ts")]
     Typescript,
-}
-
-/// What a new handler answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum NewKind {
-    /// Jobs of a queue.
-    Job,
-    /// HTTP requests: with wstd in Rust, Hono in TypeScript, and WSGI, such as Bottle, in Python.
-    Http,
 }
 
 impl From<NewLanguage> for Language {

@@ -14,8 +14,8 @@ use clap::Args;
 use gristmill_commands::output;
 use serde::Deserialize;
 
-use super::NewKind;
 use super::files::{self, File, SUMS, VENDOR, hash};
+use super::kind::NewKind;
 use crate::build::{JAVASCRIPT_INSTALL, PYTHON_INSTALL, open};
 use crate::project::Language;
 

@@ -1,9 +1,10 @@
-//! `gristmill run`: one job or one HTTP request on this machine, without a host, in the same sandbox
-//! that a host uses.
+//! `gristmill run`: one job or one HTTP request on this machine, without a host, in the same
+//! sandbox that a host uses.
 
 mod document;
 mod request;
 mod trace;
+mod usage;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ use gristmill_commands::output;
 use gristmill_core::deploy::handler_kind::HandlerKind;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::TIMED_OUT_ERROR;
-use gristmill_core::runtime::{AttemptEnd, AttemptReport, Usage};
+use gristmill_core::runtime::{AttemptEnd, AttemptReport};
 use tokio_util::sync::CancellationToken;
 
 use super::fresh_component::{self, FreshnessOptions};
@@ -28,6 +29,8 @@ use super::local::{
 use super::test_input;
 use document::RunDocument;
 use request::RequestOptions;
+
+pub(crate) use usage::summary;
 
 /// Threads of this process: one for the handler, and one for its timeout while it computes.
 const THREADS: usize = 2;
@@ -151,49 +154,5 @@ fn conclude(report: &AttemptReport, timeout: Duration) -> anyhow::Result<ExitCod
         AttemptEnd::Stopped | AttemptEnd::NoMemory | AttemptEnd::HostLost(_) | AttemptEnd::Left => {
             bail!("interrupted")
         }
-    }
-}
-
-/// The job's usage, on one line.
-pub(crate) fn summary(usage: &Usage) -> String {
-    described(usage, Some(usage.chunks))
-}
-
-/// The usage of an attempt, on one line, with the number of chunks that a job has.
-fn described(usage: &Usage, chunks: Option<u64>) -> String {
-    let mut parts = vec![
-        format!("ran {}", output::millis(usage.run_us)),
-        format!("cpu {}", output::millis(usage.cpu_us)),
-        format!("start {}", output::millis(usage.instantiate_us)),
-    ];
-    parts.extend(usage.fuel.map(|fuel| format!("fuel {}", output::grouped(fuel))));
-    parts.push(format!("peak memory {}", output::size(usage.memory_bytes_peak)));
-    parts.extend(chunks.map(|chunks| format!("chunks {chunks}")));
-    if usage.log_lines_dropped > 0 {
-        parts.push(format!("log lines dropped {}", usage.log_lines_dropped));
-    }
-    parts.join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_summary_shows_the_usage() {
-        let usage = Usage {
-            instantiate_us: 90,
-            run_us: 12_345,
-            cpu_us: 1_000,
-            fuel: Some(1_234_567),
-            memory_bytes_peak: 3 << 19,
-            chunks: 2,
-            ..Usage::default()
-        };
-        let expected = "ran 12.3 ms, cpu 1.000 ms, start 0.090 ms, fuel 1 234 567, \
-                        peak memory 1.5 MiB, chunks 2";
-        assert_eq!(summary(&usage), expected);
-        let unmetered = summary(&Usage { fuel: None, log_lines_dropped: 3, ..usage });
-        assert!(!unmetered.contains("fuel") && unmetered.ends_with("log lines dropped 3"));
     }
 }

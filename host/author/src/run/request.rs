@@ -14,8 +14,8 @@ use http::{HeaderName, HeaderValue, Response};
 use http_body_util::BodyExt as _;
 use tokio_util::sync::CancellationToken;
 
-use super::described;
 use super::document::RequestDocument;
+use super::usage::described;
 use crate::local::{
     Bench, GivenRequest, LocalRequest, RequestTarget, TerminalSink, WholeAnswer, parse_header,
 };

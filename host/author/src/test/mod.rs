@@ -39,10 +39,10 @@ const JOBS: Bounds = Bounds { min: 1, default: 1, max: 256 };
 
 /// Run a handler's test cases.
 ///
-/// The file of cases has {"tests":[{"name","input","expected_output","timeout"}]}, with "request" in
-/// place of "input" for a handler of HTTP; docs/guides/test-and-dev.md lists all expectations. Each
-/// case runs in its own sandbox, like a job of `gristmill run`; a case without expectations passes
-/// when its job completes. Exits with 1 when a case failed.
+/// The file of cases has {"tests":[{"name","input","expected_output","timeout"}]}, with "request"
+/// in place of "input" for a handler of HTTP; docs/guides/test-and-dev.md lists all expectations.
+/// Each case runs in its own sandbox, like a job of `gristmill run`; a case without expectations
+/// passes when its job completes. Exits with 1 when a case failed.
 #[derive(Debug, Args)]
 pub struct TestArgs {
     /// The handler: a WebAssembly component, or a directory with a gristmill.toml [default: the
