@@ -135,3 +135,24 @@ impl CatalogEntry {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deploy::endpoint::EndpointType;
+    use crate::id::{EndpointId, OwnerId, TemplateId};
+    use crate::time::Timestamp;
+
+    #[test]
+    fn an_endpoint_of_each_type_is_read_as_it_was_written() {
+        for kind in [EndpointType::Queue, EndpointType::LoadBalancer] {
+            let (id, template) = (EndpointId::new("e").unwrap(), TemplateId::new("t").unwrap());
+            let at = Timestamp::from_millis(7);
+            let mut endpoint = Endpoint::new(id, OwnerId::operator(), template, at);
+            endpoint.kind = kind;
+            let entry = CatalogEntry::Endpoint(endpoint);
+            let text = serde_json::to_string(&EntryRef::from(&entry)).unwrap();
+            assert_eq!(serde_json::from_str::<CatalogEntry>(&text).unwrap(), entry, "{text}");
+        }
+    }
+}

@@ -37,8 +37,9 @@ pub struct Endpoint {
     pub name: String,
     /// Its owner.
     pub owner: OwnerId,
-    /// What it handles, from its creation on. Absent: jobs.
-    #[serde(default, skip_serializing_if = "EndpointType::is_default")]
+    /// What it handles, from its creation on. Absent: jobs. Stored as `type`, since `kind` is the
+    /// [tag of a catalog's entry](crate::catalog::CatalogEntry).
+    #[serde(default, rename = "type", skip_serializing_if = "EndpointType::is_default")]
     pub kind: EndpointType,
     /// The template that names its handler.
     pub template: TemplateId,
