@@ -111,6 +111,11 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// then on; that of an archived job does not.
     async fn bill(&self, lease: Lease, bill: Bill) -> Result<(), StoreError>;
 
+    /// Bills usage without jobs. All of it is on disk together, or none is. Waits only while the
+    /// store's buffer is full, not for the disk. Without bills it only finds out whether the store
+    /// is open.
+    async fn bill_requests(&self, bills: Vec<Bill>) -> Result<(), StoreError>;
+
     /// Waits until all earlier changes are on disk.
     async fn flush(&self) -> Result<(), StoreError>;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use gristmill_core::billing::usage::{Bill, Metered};
+use gristmill_core::billing::usage::{Bill, JobUsage, Metered};
 use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::id::{EndpointId, OwnerId, WorkerId};
 use gristmill_core::job::loss::HostLoss;
@@ -208,7 +208,8 @@ async fn perform(
     sink.decided();
     if let Some(metered) = unwanted {
         let wall_ms = shared.store.now().millis_since(began);
-        bill(shared, lease, Bill { endpoint, owner: job.owner, wall_ms, metered }).await;
+        let (template, used) = (metered.template.clone(), JobUsage::of(&metered, wall_ms));
+        bill(shared, lease, Bill { endpoint, template, owner: job.owner, used }).await;
     }
 }
 

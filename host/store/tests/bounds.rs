@@ -204,10 +204,8 @@ async fn the_rows_of_usage_of_an_owner_are_bounded() {
     let template = TemplateId::new("t").unwrap();
     for number in 0..OWNER_ROWS_MAX + 7 {
         let bill = Bill {
-            endpoint: endpoint(&format!("e{number}")),
             owner: OwnerId::new("a").unwrap(),
-            wall_ms: 1,
-            metered: support::metered("t"),
+            ..support::bill(&format!("e{number}"), "t", 1)
         };
         t.store().bill(support::unknown_lease(), bill).await.unwrap();
     }

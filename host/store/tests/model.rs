@@ -11,9 +11,9 @@ use crate::support::{
 use futures::FutureExt as _;
 use gristmill_core::access::secrets::{RotateError, SecretsStore as _};
 use gristmill_core::backup::BackupSource as _;
-use gristmill_core::billing::usage::{Bill, KEPT_HOURS, Metered, UsageQuery, UsageRow, UsageStore};
+use gristmill_core::billing::usage::{KEPT_HOURS, Metered, UsageQuery, UsageRow, UsageStore};
 use gristmill_core::catalog::CatalogStore;
-use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId};
+use gristmill_core::id::{EndpointId, JobId, ShardId};
 use gristmill_core::job::filter::{JobFilter, JobSearch};
 use gristmill_core::job::idempotency::{Idempotency, KEY_LIFETIME_MS};
 use gristmill_core::job::listing::JobQuery;
@@ -70,6 +70,10 @@ enum Op {
         lease: usize,
         endpoint: usize,
         template: usize,
+        wall_ms: u64,
+    },
+    BillRequests {
+        templates: [usize; 2],
         wall_ms: u64,
     },
     Release {
@@ -154,6 +158,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (lease.clone(), endpoint.clone(), 0..TEMPLATES.len(), 0..5_000_u64).prop_map(
             |(lease, endpoint, template, wall_ms)| Op::Bill { lease, endpoint, template, wall_ms }
         ),
+        1 => ([0..TEMPLATES.len(), 0..TEMPLATES.len()], 0..5_000_u64)
+            .prop_map(|(templates, wall_ms)| Op::BillRequests { templates, wall_ms }),
         2 => lease.clone().prop_map(|lease| Op::Release { lease }),
         3 => (lease.clone(), 0..3_u64).prop_map(|(lease, host)| Op::NoteHost { lease, host }),
         3 => (lease, any::<bool>())
@@ -421,10 +427,14 @@ impl Pair {
                 // An archived job gets no usage, and the model archives none.
                 let lease = lease_at(lease).filter(|_| self.bounds != Bounds::ArchivingAtOnce);
                 let lease = lease.unwrap_or_else(support::unknown_lease);
-                let endpoint = support::endpoint(ENDPOINTS[endpoint]);
-                let owner = OwnerId::new("owner").unwrap();
-                let bill = Bill { endpoint, owner, wall_ms, metered: metered(template) };
+                let bill = support::bill(ENDPOINTS[endpoint], TEMPLATES[template], wall_ms);
                 format!("{:?}", store.bill(lease, bill).await)
+            }
+            Op::BillRequests { templates, wall_ms } => {
+                let bills = ENDPOINTS.into_iter().zip(templates).map(|(endpoint, template)| {
+                    support::bill(endpoint, TEMPLATES[template], wall_ms)
+                });
+                format!("{:?}", store.bill_requests(bills.collect()).await)
             }
             Op::Finish { lease, outcome, is_metered, template } => {
                 let Some(lease) = lease_at(lease) else { return String::new() };

@@ -113,10 +113,8 @@ impl TemplateUsage {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::billing::usage::{Bill, KEPT_HOURS, Metered};
-    use gristmill_core::id::{EndpointId, JobId, ShardId, SubmissionKind};
-    use gristmill_core::job::record::{Lease, StoreEpoch};
-    use gristmill_core::job::state::Claim;
+    use gristmill_core::billing::usage::{Bill, JobUsage, KEPT_HOURS};
+    use gristmill_core::id::{EndpointId, ShardId};
     use gristmill_core::signals::Signals;
     use gristmill_core::store::JobStore as _;
     use gristmill_core::time::{Clock as _, ManualClock};
@@ -134,24 +132,14 @@ mod tests {
         let owner = |text| OwnerId::new(text).unwrap();
         let template = Template::new(name("t"), owner("me"), "i:latest");
         let bill = async |who, with| {
-            let metered = Metered {
+            let billed = UsageSum { jobs: 1, wall_ms: 40_000, ..UsageSum::default() };
+            let bill = Bill {
+                endpoint: EndpointId::new("e").unwrap(),
                 template: name(with),
-                cpu_us: 0,
-                fuel: 0,
-                memory_bytes_peak: 0,
-                bytes_in: 0,
-                bytes_out: 0,
-                chunks: 0,
-                egress_bytes: 0,
+                owner: owner(who),
+                used: JobUsage { billed, egress_bytes: 0 },
             };
-            let endpoint = EndpointId::new("e").unwrap();
-            let lease = Lease {
-                job: JobId::generate(SubmissionKind::Async, ShardId(0)),
-                claim: Claim(1),
-                epoch: StoreEpoch(1),
-            };
-            let bill = Bill { endpoint, owner: owner(who), wall_ms: 40_000, metered };
-            store.bill(lease, bill).await.unwrap();
+            store.bill_requests(vec![bill]).await.unwrap();
         };
         let prices = Prices { wall_second: "0.5".parse().unwrap(), ..Prices::default() };
         let totals = Totals::default();

@@ -7,6 +7,10 @@
 //! before that. An attempt that a crash or a drain interrupted does not count; the job's next
 //! attempt does.
 //!
+//! An attempt at an HTTP request counts like one with a result, also when its client has left, for
+//! the owner of the endpoint. It has no record on the disk: sums are written each second, count in
+//! the hour of their write, and are lost when the host crashes before that.
+//!
 //! **Bounds.** Sums saturate at the greatest number. A row is kept for [`KEPT_HOURS`], even if its
 //! endpoint is deleted. An owner has [`OWNER_ROWS_MAX`] rows for an hour. Further endpoints count
 //! together as endpoint [`OTHERS`](crate::id::OTHERS), by template while there are as many rows
@@ -117,17 +121,18 @@ impl JobUsage {
     }
 }
 
-/// An attempt without a result: its job was cancelled or deleted while it ran.
+/// Usage that no result brings to the store: that of an attempt whose job was cancelled or deleted
+/// while it ran, or a sum over HTTP requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bill {
-    /// The job's endpoint.
+    /// The endpoint.
     pub endpoint: EndpointId,
-    /// The owner of the key that submitted the job.
+    /// The template.
+    pub template: TemplateId,
+    /// The owner who is billed.
     pub owner: OwnerId,
-    /// Milliseconds from the claim to the attempt's end.
-    pub wall_ms: u64,
-    /// Its other usage.
-    pub metered: Metered,
+    /// The usage.
+    pub used: JobUsage,
 }
 
 /// The summed usage of some attempts.

@@ -109,6 +109,11 @@ impl JobStore for DelayedStore {
         self.late(answer).await
     }
 
+    async fn bill_requests(&self, bills: Vec<Bill>) -> Result<(), StoreError> {
+        let answer = self.store.bill_requests(bills).await;
+        self.late(answer).await
+    }
+
     async fn flush(&self) -> Result<(), StoreError> {
         let answer = self.store.flush().await;
         self.late(answer).await

@@ -35,8 +35,8 @@ pub(crate) enum Write {
     Barrier(Ack),
     /// A delivery after an attempt.
     Delivery(Box<Delivery>, Room, Ack),
-    /// The usage of an attempt without a result, with the room that this occupies.
-    Bill(Box<Bill>, Room),
+    /// Usage that no result brings, in one batch, with the room that this occupies.
+    Bills(Vec<Bill>, Room),
     /// Removes the row of an endpoint whose jobs are all removed.
     Forget(EndpointKey),
     /// Test only: makes the next transaction fail.

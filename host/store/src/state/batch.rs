@@ -289,13 +289,13 @@ impl Index {
                     batch.add_room(room);
                     batch.acks.push(ack);
                 }
-                Write::Bill(bill, room) => {
+                Write::Bills(bills, room) => {
                     batch.operations += 1;
                     batch.add_room(room);
-                    let Bill { endpoint, owner, wall_ms, metered } = *bill;
-                    let sum = metered.over(wall_ms);
-                    let key = MeterKey { endpoint, template: metered.template, owner };
-                    used.by_name.entry(key).or_default().add(&sum);
+                    for Bill { endpoint, template, owner, used: of_bill } in bills {
+                        let key = MeterKey { endpoint, template, owner };
+                        used.by_name.entry(key).or_default().add(&of_bill.billed);
+                    }
                 }
                 Write::Forget(endpoint) => {
                     batch.operations += 1;

@@ -10,7 +10,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use gristmill_core::billing::usage::{Bill, JobUsage};
+use gristmill_core::billing::usage::Bill;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, SubmissionKind};
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::record::StreamPosition;
@@ -337,9 +337,13 @@ impl Index {
 
     /// Adds the usage of an attempt without a result, with the room that it occupies.
     pub(crate) fn add_bill(&mut self, lease: Lease, bill: Bill, room: Room) {
-        let used = JobUsage::of(&bill.metered, bill.wall_ms);
-        self.add_usage_of_cancelled(lease, &used);
-        self.backlog.push(Write::Bill(Box::new(bill), room));
+        self.add_usage_of_cancelled(lease, &bill.used);
+        self.add_bills(vec![bill], room);
+    }
+
+    /// Adds usage that belongs to no job, with the room that it occupies.
+    pub(crate) fn add_bills(&mut self, bills: Vec<Bill>, room: Room) {
+        self.backlog.push(Write::Bills(bills, room));
     }
 
     /// The usage, as it is on disk.

@@ -43,6 +43,9 @@ use crate::state::room::{Room, is_large};
 /// Most jobs that one call of `expire` deletes, and most idempotency records that it forgets.
 const EXPIRE_JOBS_MAX: usize = 500;
 
+/// Bytes of a bill in the write buffer: about the memory that it takes until it is on disk.
+const BILL_BYTES: usize = 256;
+
 type FencedAnswer = Result<Fenced, StoreError>;
 
 /// A claimed job whose input is still being read. If the caller's future is dropped meanwhile, it
@@ -232,6 +235,18 @@ impl JobStore for Store {
         let mut reserved = self.shared.reserve(0).await?;
         self.shared.change(|index, _| {
             index.add_bill(lease, bill, reserved.take_room());
+            reserved.hand_over();
+        })
+    }
+
+    async fn bill_requests(&self, bills: Vec<Bill>) -> Result<(), StoreError> {
+        if bills.is_empty() {
+            return self.shared.read(|_, _| ());
+        }
+        let bytes = bills.len().saturating_mul(BILL_BYTES);
+        let mut reserved = self.shared.reserve(bytes).await?;
+        self.shared.change(|index, _| {
+            index.add_bills(bills, reserved.take_room());
             reserved.hand_over();
         })
     }

@@ -1,7 +1,7 @@
 //! Usage: stored together with the results, summed by hour, and kept for 400 days.
 
 use gristmill_core::billing::usage::{
-    Bill, Hour, JobUsage, KEPT_HOURS, UsageFilter, UsageQuery, UsageSum,
+    Hour, JobUsage, KEPT_HOURS, UsageFilter, UsageQuery, UsageSum,
 };
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
 use gristmill_core::job::record::{Lease, Outcome, StoreEpoch};
@@ -9,13 +9,14 @@ use gristmill_core::job::state::{JobStatus, ReleaseCause};
 use gristmill_core::store::Fenced;
 
 use crate::support::fixture::{Fixture, contract};
-use crate::support::{START, all_usage, endpoint, json, metered};
+use crate::support::{START, all_usage, bill, endpoint, json, metered};
 
 const HOUR_MS: u64 = 3_600_000;
 
 contract!(
     usage_is_kept_with_the_results,
     a_job_that_is_cancelled_while_it_runs_gets_the_usage_of_its_attempt,
+    usage_without_jobs_adds_up_in_the_hour_of_its_batch,
     usage_outlives_its_endpoint_and_not_its_time,
     usage_is_found_by_hour_and_by_name,
 );
@@ -42,10 +43,7 @@ async fn usage_is_kept_with_the_results(t: Fixture) {
     let lease = t.claim("a").await.lease;
     let cancelled = t.store.cancel(&endpoint("a"), lease.job).await;
     assert_eq!(cancelled, Ok(Some(JobStatus::Cancelled)));
-    let claimed_by = OwnerId::new("owner").unwrap();
-    let bill =
-        Bill { endpoint: endpoint("a"), owner: claimed_by, wall_ms: 50, metered: metered("t") };
-    t.store.bill(lease, bill).await.unwrap();
+    t.store.bill(lease, bill("a", "t", 50)).await.unwrap();
     t.flush().await;
     let rows = t.store.usage(&all_usage()).await.unwrap();
     assert_eq!(rows.len(), 1);
@@ -76,8 +74,7 @@ async fn a_job_that_is_cancelled_while_it_runs_gets_the_usage_of_its_attempt(t: 
     assert_eq!(t.store.cancel(&name, lease.job).await, Ok(Some(JobStatus::Cancelled)));
     let before = t.record("a", lease.job).await.unwrap();
     assert_eq!(before.usage, JobUsage::default());
-    let owner = OwnerId::new("owner").unwrap();
-    let bill = Bill { endpoint: name, owner, wall_ms: 50, metered: metered("t") };
+    let bill = bill("a", "t", 50);
     let of_another_life = Lease { epoch: StoreEpoch(lease.epoch.0.wrapping_add(1)), ..lease };
     for (ended, expected) in [
         (earlier, JobUsage::default()),
@@ -99,6 +96,35 @@ async fn a_job_that_is_cancelled_while_it_runs_gets_the_usage_of_its_attempt(t: 
     assert_eq!(t.record("a", other.job).await.unwrap().usage, JobUsage::default());
     let rows = t.store.usage(&all_usage()).await.unwrap();
     assert_eq!(rows.iter().map(|row| row.sum.jobs).sum::<u64>(), 4, "each is billed");
+}
+
+async fn usage_without_jobs_adds_up_in_the_hour_of_its_batch(t: Fixture) {
+    t.store.bill_requests(Vec::new()).await.unwrap();
+    // Not every endpoint with usage has a job, or exists any more.
+    for wall_ms in [7, 8] {
+        let bills = vec![bill("a", "t", wall_ms), bill("gone", "t", 1), bill("a", "u", 2)];
+        t.store.bill_requests(bills).await.unwrap();
+    }
+    t.flush().await;
+    t.clock.advance(HOUR_MS);
+    t.store.bill_requests(vec![bill("a", "t", 9)]).await.unwrap();
+    t.flush().await;
+    let rows = t.store.usage(&all_usage()).await.unwrap();
+    let shown = rows.iter().map(|row| {
+        let hour = row.key.hour.0 - Hour::of(START).0;
+        let names = (row.key.endpoint.as_str(), row.key.template.as_str());
+        (hour, names, row.sum.jobs, row.sum.wall_ms)
+    });
+    let expected = [
+        (0, ("a", "t"), 2, 15),
+        (0, ("a", "u"), 2, 4),
+        (0, ("gone", "t"), 2, 2),
+        (1, ("a", "t"), 1, 9),
+    ];
+    assert_eq!(shown.collect::<Vec<_>>(), expected);
+    let template = TemplateId::new("t").unwrap();
+    let newest = t.store.newest_of_template(&template, &(Hour::of(START)..Hour(u32::MAX)));
+    assert_eq!(newest.iter().map(|(_, sum)| sum.wall_ms).sum::<u64>(), 26);
 }
 
 async fn usage_outlives_its_endpoint_and_not_its_time(t: Fixture) {

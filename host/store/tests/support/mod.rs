@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gristmill_core::backup::{BackupFile, JOURNAL};
-use gristmill_core::billing::usage::{Metered, UsageFilter, UsageQuery};
+use gristmill_core::billing::usage::{Bill, JobUsage, Metered, UsageFilter, UsageQuery};
 use gristmill_core::id::{
     EndpointId, JobId, OwnerId, ShardId, SubmissionKind, TemplateId, WorkerId,
 };
@@ -174,6 +174,14 @@ pub(crate) fn metered(template: &str) -> Metered {
         chunks: 2,
         egress_bytes: 0,
     }
+}
+
+/// The usage of one attempt at an endpoint, for the owner "owner".
+pub(crate) fn bill(on: &str, template: &str, wall_ms: u64) -> Bill {
+    let metered = metered(template);
+    let used = JobUsage::of(&metered, wall_ms);
+    let owner = OwnerId::new("owner").unwrap();
+    Bill { endpoint: endpoint(on), template: metered.template, owner, used }
 }
 
 pub(crate) fn all_usage() -> UsageQuery {

@@ -292,9 +292,17 @@ impl JobStore for ModelStore {
 
     async fn bill(&self, lease: Lease, bill: Bill) -> Result<(), StoreError> {
         self.change(|state, now, _| {
-            let used = JobUsage::of(&bill.metered, bill.wall_ms);
+            let Bill { endpoint, template, owner, used } = bill;
             state.add_usage_of_cancelled(lease, &used);
-            state.bill(bill.endpoint, bill.metered.template, bill.owner, &used.billed, now);
+            state.bill(endpoint, template, owner, &used.billed, now);
+        })
+    }
+
+    async fn bill_requests(&self, bills: Vec<Bill>) -> Result<(), StoreError> {
+        self.change(|state, now, _| {
+            for Bill { endpoint, template, owner, used } in bills {
+                state.bill(endpoint, template, owner, &used.billed, now);
+            }
         })
     }
 
