@@ -282,9 +282,9 @@ fn with_known_query(
 
 fn management_api(brand: &str) -> OpenApiRouter<Guarded> {
     use management::{
-        backup, billing, cluster, endpoints, events, handlers, job_actions, jobs, keys, logs, pods,
-        registry_auths, releases, secrets, series, system, templates, volume_files, volumes,
-        webhooks,
+        backup, billing, cluster, endpoints, events, handlers, http_requests, job_actions, jobs,
+        keys, logs, pods, registry_auths, releases, secrets, series, system, templates,
+        volume_files, volumes, webhooks,
     };
     let all = [
         route!(templates::list),
@@ -300,6 +300,7 @@ fn management_api(brand: &str) -> OpenApiRouter<Guarded> {
         route!(endpoints::delete),
         by_post(endpoints::update, route!(endpoints::update)),
         route!(logs::read),
+        route!(http_requests::list),
         route!(system::get),
         route!(cluster::get),
         route!(events::follow),

@@ -14,7 +14,7 @@ use crate::client::with_query;
 use crate::wire::id::{EndpointId, OwnerId, TemplateId};
 use crate::wire::management::{
     BillingRecord, BucketSize, Cluster, Delivery, Endpoint, EndpointInput, EndpointWithSecret,
-    Grouping, Handler, JobAction, JobList, Key, KeyWithText, LogLine, NetworkVolume,
+    Grouping, Handler, HttpRequest, JobAction, JobList, Key, KeyWithText, LogLine, NetworkVolume,
     NetworkVolumeInput, NewJobAction, NewKey, NewNetworkVolume, NewRegistryAuth, RegistryAuth,
     Release, ReleaseWithSettings, Rollback, RotatedSecrets, Template, TemplateInput,
 };
@@ -233,6 +233,13 @@ calls! {
     /// A handler that an endpoint has run, with its settings at that time.
     release(endpoint: &str, version: u32) -> Answer<ReleaseWithSettings> =
         get(&["v1", ENDPOINTS, endpoint, "releases", &version.to_string()], &[]);
+    /// The newest HTTP requests of an endpoint, the newest first; only those with a status such as
+    /// `404`, or of a class such as `5xx`, if one is given.
+    http_requests(endpoint: &EndpointId, limit: u64, status: Option<&str>) -> Answer<Vec<HttpRequest>> =
+        get(
+            &["v1", ENDPOINTS, endpoint.as_str(), "requests"],
+            &limited(limit, status)
+        );
     /// Rolls back to the previous handler, or to that of a version. After a call without a version
     /// and without `from`, a repetition returns to the handler that the first call replaced.
     roll_back(endpoint: &str, to: &Rollback) -> Answer<Release> =
@@ -483,6 +490,11 @@ impl Client {
         let url = with_query(url, &query.query());
         EventStream::open(self, self.request(Method::GET, url), after).await
     }
+}
+
+fn limited(limit: u64, status: Option<&str>) -> Vec<(&'static str, String)> {
+    let status = status.map(|status| ("status", status.to_owned()));
+    [("limit", limit.to_string())].into_iter().chain(status).collect()
 }
 
 fn new_template(id: &TemplateId, fields: &TemplateInput) -> TemplateInput {

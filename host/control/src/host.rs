@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use gristmill_core::deploy::endpoint::EndpointType;
 use gristmill_core::logs::Logs;
 use gristmill_core::metrics::endpoint::EndpointMetrics;
 use gristmill_core::metrics::instruments::DurationTotals;
@@ -105,6 +106,10 @@ impl Host {
                 jobs: store.counts(id).await?,
                 oldest_waiting_ms: demand.since.map_or(0, waits),
                 workers: workers.counts(id),
+                waiting_requests: match deployment.endpoint.kind {
+                    EndpointType::LoadBalancer => Some(workers.waiting_requests(id)),
+                    EndpointType::Queue => None,
+                },
             };
             endpoints.push((id.clone(), deployment.incarnation.clone(), now));
         }

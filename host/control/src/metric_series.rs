@@ -2,8 +2,8 @@
 //!
 //! **Bounds.** At most N endpoints have series with their own name; the others share the series
 //! [`OTHER_ENDPOINTS`]. An endpoint keeps its name until it is deleted, or until it has had no job
-//! for [`IDLE_AFTER`] while an endpoint without a name has jobs: the busiest one of those takes the
-//! name's place.
+//! and no request for [`IDLE_AFTER`] while an endpoint without a name has some: the busiest one of
+//! those takes the name's place.
 //!
 //! **Counters never go back.** A collector treats a counter that falls as reset, and would show a
 //! burst of jobs that never ran. So each count stays in the series where it was first shown: the
@@ -92,9 +92,10 @@ impl State {
     }
 
     /// Notes what an endpoint has done since the last read.
-    fn observe(&mut self, incarnation: &EndpointIncarnation, jobs: &JobCounts, now: Instant) {
+    fn observe(&mut self, incarnation: &EndpointIncarnation, of: &EndpointNow, now: Instant) {
         let activity = incarnation.metrics().activity();
-        let present = jobs.in_queue + jobs.in_progress;
+        let present =
+            of.jobs.in_queue + of.jobs.in_progress + of.waiting_requests.unwrap_or_default();
         if let Some(named) = self.named.get_mut(incarnation) {
             if activity != named.activity || present > 0 {
                 named.active_at = now;
@@ -166,12 +167,14 @@ pub struct EndpointNow {
     pub oldest_waiting_ms: u64,
     /// Its workers by state.
     pub workers: WorkerCounts,
+    /// HTTP requests that wait for a worker; `None` on an endpoint with jobs.
+    pub waiting_requests: Option<u64>,
 }
 
 impl EndpointNow {
     /// Adds another endpoint; the oldest job is the oldest of both.
     fn add(&mut self, other: &Self) {
-        let Self { jobs, oldest_waiting_ms, workers } = other;
+        let Self { jobs, oldest_waiting_ms, workers, waiting_requests } = other;
         self.jobs.in_queue += jobs.in_queue;
         self.jobs.in_progress += jobs.in_progress;
         self.oldest_waiting_ms = self.oldest_waiting_ms.max(*oldest_waiting_ms);
@@ -180,6 +183,9 @@ impl EndpointNow {
         self.workers.running += workers.running;
         self.workers.throttled += workers.throttled;
         self.workers.unhealthy += workers.unhealthy;
+        if let Some(waiting) = waiting_requests {
+            *self.waiting_requests.get_or_insert_default() += waiting;
+        }
     }
 }
 
@@ -224,7 +230,7 @@ impl MetricSeries {
         endpoints.retain(|(_, incarnation, _)| !incarnation.has_ended());
         endpoints.sort_unstable_by(|(one, ..), (other, ..)| one.cmp(other));
         for (_, incarnation, of) in &endpoints {
-            state.observe(incarnation, &of.jobs, now);
+            state.observe(incarnation, of, now);
         }
         let order: Vec<_> = endpoints.iter().map(|(_, incarnation, _)| incarnation).collect();
         state.give_names(&order, self.names_max, now);

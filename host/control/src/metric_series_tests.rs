@@ -190,7 +190,7 @@ fn the_shared_series_has_the_sum_of_its_endpoints_and_the_age_of_the_oldest_job(
     let endpoint = |name: &str, in_queue, oldest_waiting_ms| {
         let jobs = JobCounts { in_queue, in_progress: 1, ..JobCounts::default() };
         let workers = WorkerCounts { running: 1, idle: 2, ..WorkerCounts::default() };
-        let now = EndpointNow { jobs, oldest_waiting_ms, workers };
+        let now = EndpointNow { jobs, oldest_waiting_ms, workers, ..EndpointNow::default() };
         (EndpointId::new(name).unwrap(), EndpointIncarnation::default(), now)
     };
     let series = of.of(vec![endpoint("a", 3, 40), endpoint("b", 4, 9)]);

@@ -8,6 +8,7 @@ use http::{Request, Response};
 
 use crate::deploy::endpoint::Deployment;
 use crate::http_call::{HttpBody, InvalidAnswer};
+use crate::http_requests::ObservedRequest;
 use crate::id::KeyId;
 use crate::metrics::failure_reason::FailureReason;
 use crate::trace::TraceContext;
@@ -36,6 +37,8 @@ pub struct WantedAnswer {
     pub request: Request<HttpBody>,
     /// Its position in a distributed trace.
     pub trace: Option<TraceContext>,
+    /// Notes what happens to it.
+    pub observed: Arc<ObservedRequest>,
 }
 
 /// Why a request has no answer.

@@ -6,7 +6,7 @@
 //! * The objects that users deploy are in [`deploy`]; [`catalog`] keeps them, their keys
 //!   ([`access`]) and their owners' shares of the host ([`sharing`]).
 //! * What a job cost and what operators see of it is in [`billing`], [`metrics`], [`logs`] and
-//!   [`trace`].
+//!   [`trace`]; [`http_requests`] has the requests that are no jobs.
 //!
 //! Each module knows only those before it: [`metrics`], [`incarnation`], [`job`], [`webhook`],
 //! [`deploy`], [`catalog`], [`runtime`] and [`store`], [`signals`], [`jobs`].
@@ -26,6 +26,7 @@ pub mod depot;
 pub mod hex;
 pub mod http_call;
 pub mod http_calls;
+pub mod http_requests;
 pub mod id;
 pub mod incarnation;
 pub mod job;

@@ -42,6 +42,9 @@ pub trait Workers: Send + Sync + std::fmt::Debug {
     /// are only a number.
     fn list(&self, endpoint: &EndpointId) -> Vec<Worker>;
 
+    /// The endpoint's HTTP requests that wait for a worker now.
+    fn waiting_requests(&self, endpoint: &EndpointId) -> u64;
+
     /// Why a waiting job of the endpoint does not run; `None` when it will run soon.
     fn waiting_reason(&self, endpoint: &EndpointId) -> Option<String>;
 }

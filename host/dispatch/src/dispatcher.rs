@@ -29,7 +29,7 @@ use crate::http_calls::call;
 use crate::shared::Shared;
 use crate::shortage::sentence;
 use crate::workers::{EndpointWorkers, Event, Left, Starter};
-use crate::{attempt, attempt_spans, expiry, history};
+use crate::{attempt, attempt_spans, expiry, history, request_bills};
 
 /// Time for the last results, and for the jobs that a drain has stopped, to reach the disk. A
 /// database that cannot be reached takes none, and must not keep a host from stopping.
@@ -85,6 +85,8 @@ impl Dispatcher {
         // Not on the guests' runtime: deletions must not wait for a handler that computes.
         tokio::spawn(expiry::run(shared.clone()));
         tokio::spawn(history::run(shared.clone()));
+        let (bills, clock) = (shared.request_bills.clone(), shared.clock.clone());
+        tokio::spawn(request_bills::run(bills, shared.store.clone(), clock));
         dispatcher.go_on();
         for endpoint in shared.catalog.view().deployments.keys() {
             dispatcher.refresh(endpoint);
@@ -146,6 +148,17 @@ impl Dispatcher {
             Err(_) => warn!("the last results are not stored yet; jobs without a result run again"),
         }
         drained
+    }
+
+    /// Gives the usage of the last HTTP requests to the store, before that is closed. No client
+    /// reads an answer any more.
+    pub async fn settle(&self) {
+        let shared = &self.starter.shared;
+        match timeout(LAST_RESULTS, shared.request_bills.write(&*shared.store)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => warn!(%error, "the usage of the last requests is lost: {error}"),
+            Err(_) => warn!("the usage of the last requests is lost: the store takes nothing"),
+        }
     }
 
     /// The workers of the endpoint with the present deployment; `None` when it was deleted, or the
@@ -257,6 +270,11 @@ impl Workers for Dispatcher {
     fn list(&self, endpoint: &EndpointId) -> Vec<Worker> {
         let set = self.sets.read().get(endpoint).cloned();
         set.map(|set| set.list()).unwrap_or_default()
+    }
+
+    fn waiting_requests(&self, endpoint: &EndpointId) -> u64 {
+        let sets = self.sets.read();
+        sets.get(endpoint).map_or(0, |set| set.requests().len() as u64)
     }
 
     fn waiting_reason(&self, endpoint: &EndpointId) -> Option<String> {

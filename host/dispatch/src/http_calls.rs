@@ -8,10 +8,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use gristmill_core::billing::usage::{JobUsage, UsageSum};
 use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::http_call::{HttpBody, HttpCall};
 use gristmill_core::http_calls::{NoAnswer, WantedAnswer};
-use gristmill_core::id::{JobId, ShardId, SubmissionKind};
+use gristmill_core::http_requests::ObservedRequest;
 use gristmill_core::metrics::failure_reason::FailureReason;
 use gristmill_core::runtime::AttemptEnd;
 use http::{HeaderMap, Method, Response, StatusCode, header};
@@ -21,10 +22,14 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::requests::line::{Number, WaitingRequest};
+use crate::shared::Shared;
 use crate::workers::{EndpointWorkers, Event, Starter};
 
 /// The interval at which a call looks whether its request has returned to the line.
 const RETURNED_LOOK: Duration = Duration::from_secs(1);
+
+/// The code of an answer whose body the handler has not finished.
+const BROKE_OFF: &str = "invalid_answer";
 
 /// Has a request answered by the workers of its endpoint, whose present deployment is `now`.
 pub(crate) async fn call(
@@ -33,13 +38,15 @@ pub(crate) async fn call(
     now: Arc<Deployment>,
     wanted: WantedAnswer,
 ) -> Result<Response<HttpBody>, NoAnswer> {
-    let WantedAnswer { caller, request, trace, .. } = wanted;
+    let WantedAnswer { caller, request, trace, observed, .. } = wanted;
+    let of_request = observed.clone();
+    let request = request.map(|body| counted(body, move |bytes| of_request.took(bytes)));
     let is_head = request.method() == Method::HEAD;
     let (answer, mut answered) = oneshot::channel();
     let (ended, report) = oneshot::channel();
     let stop = CancellationToken::new();
     let waiting = WaitingRequest {
-        id: JobId::generate(SubmissionKind::Sync, ShardId(0)),
+        observed: observed.clone(),
         caller,
         call: HttpCall { request, answer },
         trace,
@@ -48,7 +55,7 @@ pub(crate) async fn call(
         ended,
     };
     let (number, demand) = workers.requests().push(waiting)?;
-    let mut client = Client { starter, workers, number, stop: Some(stop) };
+    let mut client = Client { starter, workers, number, observed, stop: Some(stop) };
     workers.apply(starter, &now, Event::Demand(demand));
     let settings = &now.endpoint.settings;
     let mut wait = Duration::from_millis(settings.http.queue_timeout_ms);
@@ -66,7 +73,7 @@ pub(crate) async fn call(
         }
     };
     match answer {
-        Ok(Ok(answer)) => Ok(client.streamed(answer, is_head)),
+        Ok(Ok(answer)) => Ok(client.streamed(answer, is_head, now)),
         Ok(Err(invalid)) => Err(invalid.into()),
         Err(_) => {
             let Ok(report) = report.await else { return Err(NoAnswer::Stopped) };
@@ -95,6 +102,7 @@ struct Client<'a> {
     starter: &'a Starter,
     workers: &'a Arc<EndpointWorkers>,
     number: Number,
+    observed: Arc<ObservedRequest>,
     /// Stops the handler; `None` when there is nothing to stop.
     stop: Option<CancellationToken>,
 }
@@ -110,7 +118,12 @@ impl Client<'_> {
     }
 
     /// The answer. The handler is stopped when its body is dropped before its end.
-    fn streamed(mut self, answer: Response<HttpBody>, is_head: bool) -> Response<HttpBody> {
+    fn streamed(
+        mut self,
+        answer: Response<HttpBody>,
+        is_head: bool,
+        now: Arc<Deployment>,
+    ) -> Response<HttpBody> {
         let stop = self.stop.take();
         let (head, mut body) = answer.into_parts();
         let left = announced(&head.headers);
@@ -124,7 +137,9 @@ impl Client<'_> {
             let none = Empty::new().map_err(|never| match never {});
             return Response::from_parts(head, none.boxed_unsync());
         }
-        Response::from_parts(head, AnswerOfClient { body, left, stop }.boxed_unsync())
+        let (shared, observed) = (self.starter.shared.clone(), self.observed.clone());
+        let body = AnswerOfClient { body, left, stop, observed, shared, deployment: now };
+        Response::from_parts(head, body.boxed_unsync())
     }
 }
 
@@ -138,6 +153,15 @@ impl Drop for Client<'_> {
     }
 }
 
+/// A body whose bytes are counted as they are taken.
+fn counted(body: HttpBody, count: impl Fn(u64) + Send + 'static) -> HttpBody {
+    body.map_frame(move |frame| {
+        count(frame.data_ref().map_or(0, Bytes::len) as u64);
+        frame
+    })
+    .boxed_unsync()
+}
+
 fn announced(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
@@ -149,6 +173,9 @@ struct AnswerOfClient {
     left: Option<u64>,
     /// Stops the handler; `None` when the client has all of the body.
     stop: Option<CancellationToken>,
+    observed: Arc<ObservedRequest>,
+    shared: Arc<Shared>,
+    deployment: Arc<Deployment>,
 }
 
 impl Body for AnswerOfClient {
@@ -162,14 +189,20 @@ impl Body for AnswerOfClient {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         match &frame {
             Some(Ok(frame)) => {
-                if let (Some(left), Some(data)) = (&mut self.left, frame.data_ref()) {
-                    *left = left.saturating_sub(data.len() as u64);
+                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+                self.observed.gave(bytes);
+                if let Some(left) = &mut self.left {
+                    *left = left.saturating_sub(bytes);
                 }
                 if self.left == Some(0) || frame.is_trailers() {
                     self.stop = None;
                 }
             }
-            None | Some(Err(_)) => self.stop = None,
+            None => self.stop = None,
+            Some(Err(_)) => {
+                self.stop = None;
+                self.observed.broke_off(BROKE_OFF);
+            }
         }
         Poll::Ready(frame)
     }
@@ -186,7 +219,15 @@ impl Body for AnswerOfClient {
 impl Drop for AnswerOfClient {
     fn drop(&mut self) {
         if let Some(stop) = &self.stop {
+            self.observed.client_left();
             stop.cancel();
+        }
+        // The attempt may have ended, and was billed, before the client had all bytes.
+        let billed =
+            UsageSum { bytes_out: self.observed.take_unbilled_out(), ..UsageSum::default() };
+        if billed.bytes_out > 0 {
+            let used = JobUsage { billed, egress_bytes: 0 };
+            self.shared.request_bills.add(&self.deployment.endpoint, &used);
         }
     }
 }

@@ -23,6 +23,7 @@ mod expiry;
 mod history;
 mod http_calls;
 mod outage_log;
+mod request_bills;
 mod requests;
 mod shared;
 mod shortage;

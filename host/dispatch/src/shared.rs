@@ -13,6 +13,8 @@ use gristmill_core::time::Clock;
 use gristmill_core::trace::Tracer;
 use tokio_util::sync::CancellationToken;
 
+use crate::request_bills::RequestBills;
+
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn JobStore>,
@@ -23,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) logs: Arc<Logs>,
     pub(crate) tracer: Tracer,
+    /// The usage of HTTP requests.
+    pub(crate) request_bills: Arc<RequestBills>,
     /// Fires when the time of a drain is over.
     pub(crate) stop_attempts: CancellationToken,
     is_draining: AtomicBool,
@@ -48,6 +52,7 @@ impl Shared {
             clock,
             logs,
             tracer,
+            request_bills: Arc::default(),
             stop_attempts: CancellationToken::new(),
             is_draining: AtomicBool::new(false),
         }

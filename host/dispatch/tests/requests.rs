@@ -14,11 +14,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use gristmill_core::billing::usage::{UsageFilter, UsageStore as _, UsageSum};
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogKey};
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointType};
 use gristmill_core::deploy::template::Template;
 use gristmill_core::http_call::{HttpBody, HttpCall, InvalidAnswer};
 use gristmill_core::http_calls::{HttpCalls as _, NoAnswer, WantedAnswer};
+use gristmill_core::http_requests::{NewestRequests, ObservedRequest};
 use gristmill_core::id::{EndpointId, KeyId, OwnerId, ShardId, TemplateId};
 use gristmill_core::job::record::Demand;
 use gristmill_core::runtime::{
@@ -32,7 +34,7 @@ use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::trace::Tracer;
 use gristmill_core::workers::Workers as _;
 use gristmill_dispatch::{Dispatcher, Parts};
-use gristmill_test_support::ModelStore;
+use gristmill_test_support::{ModelStore, usage_of_all_hours};
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Empty, StreamBody};
@@ -159,6 +161,8 @@ struct Bench {
     site: Arc<Site>,
     dispatcher: Arc<Dispatcher>,
     catalog: Arc<Catalog>,
+    store: Arc<ModelStore>,
+    newest: Arc<NewestRequests>,
 }
 
 impl Bench {
@@ -176,7 +180,7 @@ impl Bench {
             stopped: AtomicU64::default(),
         });
         let dispatcher = Dispatcher::start(Parts {
-            store,
+            store: store.clone(),
             catalog: catalog.clone(),
             runtime: site.clone(),
             signals,
@@ -185,7 +189,7 @@ impl Bench {
             tracer: Tracer::default(),
             guests: tokio::runtime::Handle::current(),
         });
-        Self { site, dispatcher, catalog }
+        Self { site, dispatcher, catalog, store, newest: Arc::default() }
     }
 
     /// Creates the endpoint again.
@@ -203,9 +207,23 @@ impl Bench {
         let uri = format!("http://site{path}");
         let request = Request::get(uri).body(body).unwrap();
         let dispatcher = self.dispatcher.clone();
+        let (newest, at) = (self.newest.clone(), Timestamp::from_millis(0));
+        let incarnation = deployment.incarnation.clone();
+        let observed = ObservedRequest::begin(newest, incarnation, at, "GET", path);
         let caller = KeyId::new("k").unwrap();
-        let wanted = WantedAnswer { deployment, caller, request, trace: None };
+        let wanted = WantedAnswer { deployment, caller, request, trace: None, observed };
         async move { dispatcher.call(wanted).await }
+    }
+
+    /// The usage in the store.
+    async fn billed(&self) -> UsageSum {
+        let all = usage_of_all_hours(UsageFilter::default(), 9);
+        let mut sum = UsageSum::default();
+        for row in self.store.usage(&all).await.unwrap() {
+            assert_eq!((row.key.endpoint, row.key.owner.as_str()), (endpoint(), "o"));
+            sum.add(&row.sum);
+        }
+        sum
     }
 
     /// Waits until so many requests were stopped, and none runs.
@@ -373,4 +391,56 @@ async fn a_deleted_endpoint_answers_nothing() {
     bench.create(1).await;
     assert_eq!(late.await.unwrap_err(), NoAnswer::Stopped);
     assert_eq!(text(bench.call("/").await.unwrap()).await, "hello");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_attempt_is_billed_once_with_its_bytes() {
+    let bench = Bench::new(1, 100).await;
+    assert_eq!(text(bench.call("/").await.unwrap()).await, "hello");
+    for path in ["/fail", "/late", "/nothing"] {
+        bench.call(path).await.unwrap_err();
+    }
+    let mut body = bench.call("/stream").await.unwrap().into_body();
+    body.frame().await.unwrap().unwrap();
+    // No worker begins this one.
+    assert_eq!(bench.call("/").await.unwrap_err(), NoAnswer::Busy);
+    drop(body);
+    bench.until_stopped(1).await;
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert_eq!(bench.billed().await.jobs, 0, "the sums wait");
+    bench.dispatcher.settle().await;
+    let billed = bench.billed().await;
+    assert_eq!((billed.jobs, billed.bytes_out), (5, 6));
+    bench.dispatcher.settle().await;
+    assert_eq!(bench.billed().await, billed);
+    let incarnation = bench.catalog.deployment(&endpoint()).unwrap().incarnation.clone();
+    let shown = bench.newest.read(&incarnation, 9, |_| true);
+    let codes: Vec<_> =
+        shown.iter().rev().map(|one| (one.worker.is_some(), one.bytes_out)).collect();
+    let expected = [(true, 5), (true, 0), (true, 0), (true, 0), (false, 0), (true, 1)];
+    assert_eq!(codes, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sums_outlive_their_endpoint_and_a_drain_bills_no_stopped_request() {
+    let bench = Bench::new(2, 100).await;
+    text(bench.call("/").await.unwrap()).await;
+    bench
+        .catalog
+        .change(|_| {
+            let deleted = CatalogChange::Delete(CatalogKey::Endpoint(endpoint()));
+            Ok::<_, StoreError>((vec![deleted], ()))
+        })
+        .await
+        .unwrap();
+    bench.dispatcher.refresh(&endpoint());
+    bench.dispatcher.settle().await;
+    assert_eq!(bench.billed().await.jobs, 1);
+    bench.create(2).await;
+    let stopped = tokio::spawn(bench.call("/wait"));
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    bench.dispatcher.drain(Duration::ZERO).await;
+    assert_eq!(stopped.await.unwrap().unwrap_err(), NoAnswer::Stopped);
+    bench.dispatcher.settle().await;
+    assert_eq!(bench.billed().await.jobs, 1);
 }

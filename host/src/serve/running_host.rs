@@ -165,6 +165,7 @@ impl RunningHost {
         self.jobs.stop_waiting();
         // Clients that have not read their answers by then are disconnected.
         let _ = tokio::time::timeout(LAST_ANSWERS, clients.shut_down()).await;
+        self.dispatcher.settle().await;
         self.charts.close().await;
         self.store.close().await;
         if let Some(log_writer) = self.log_writer {

@@ -19,6 +19,10 @@ impl Workers for NoWorkers {
         vec![]
     }
 
+    fn waiting_requests(&self, _: &EndpointId) -> u64 {
+        0
+    }
+
     fn waiting_reason(&self, _: &EndpointId) -> Option<String> {
         Some("the endpoint has no workers".to_owned())
     }
@@ -46,6 +50,10 @@ impl Workers for RecordedWorkers {
 
     fn list(&self, endpoint: &EndpointId) -> Vec<Worker> {
         NoWorkers.list(endpoint)
+    }
+
+    fn waiting_requests(&self, endpoint: &EndpointId) -> u64 {
+        NoWorkers.waiting_requests(endpoint)
     }
 
     fn waiting_reason(&self, endpoint: &EndpointId) -> Option<String> {

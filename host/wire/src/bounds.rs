@@ -98,7 +98,8 @@ pub const RUN_SYNC_BODY_BYTES_MAX: usize = 20 * MIB;
 /// parsers, including that of the Rust SDK, fail there or run out of stack later.
 pub const JSON_NESTING_MAX: usize = 128;
 
-/// `limit` of `/requests` and of a list of jobs; a number outside is refused with 400.
+/// `limit` of `/requests`, of a list of jobs and of one of HTTP requests; a number outside is
+/// refused with 400.
 pub const LIST_JOBS: Bounds = Bounds { min: 1, default: 100, max: 1_000 };
 
 /// Most endpoints that one list of jobs searches: 400.

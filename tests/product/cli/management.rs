@@ -1,6 +1,7 @@
 //! `gristmill templates`, `endpoints` and `logs`.
 
 use gristmill_tests::{eventually, guests, machine_name, shared_host};
+use reqwest::Method;
 use serde_json::json;
 
 use crate::command::{on, run};
@@ -77,6 +78,29 @@ async fn a_deploy_is_rolled_back_with_one_command() {
     run(on(&host), &format!("deploy {second} --name cli-back")).succeeded();
     let job = run(on(&host), &submit).succeeded().json();
     assert_eq!(job["output"]["op"], "echo", "{job}");
+}
+
+#[tokio::test]
+async fn requests_are_listed_by_status() {
+    let host = shared_host();
+    let settings = json!({ "type": "LOAD_BALANCER" });
+    let site = host.deploy(&guests::http_playground(), "cli-site", settings).await;
+    for path in ["/", "/status?code=503"] {
+        let path = format!("/http/{site}{path}");
+        let answer = host.client.request(Method::GET, &path).send().await.unwrap();
+        answer.bytes().await.unwrap();
+    }
+    let listed = eventually("both requests", async || {
+        let listed = run(on(&host), &format!("endpoints requests {site}")).succeeded().stdout;
+        (listed.lines().count() == 3).then_some(listed)
+    })
+    .await;
+    assert!(listed.contains("/status") && !listed.contains("code="), "{listed}");
+    let words = format!("endpoints requests {site} --status 5xx --json");
+    let failed = run(on(&host), &words).succeeded().json();
+    assert_eq!((failed.as_array().unwrap().len(), &failed[0]["status"]), (1, &503.into()));
+    let words = format!("endpoints requests {site} --status many");
+    run(on(&host), &words).failed(1, &["`5xx`"]);
 }
 
 #[tokio::test]

@@ -30,6 +30,7 @@ mod hostile_uploads;
 mod http_endpoints;
 mod http_names;
 mod http_reference;
+mod http_usage;
 mod input;
 mod input_schemas;
 mod isolation;

@@ -10,12 +10,13 @@ use gristmill_core::access::key::ApiKey;
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointType};
 use gristmill_core::http_call::HttpBody;
 use gristmill_core::http_calls::WantedAnswer;
+use gristmill_core::http_requests::ObservedRequest;
 use gristmill_core::id::{EndpointId, KeyId, OwnerId};
 use gristmill_edge::CallOrigin;
 
 use super::cors::Cors;
 use super::target::{Address, Target};
-use super::{body, refusal, request, rules};
+use super::{body, noted, refusal, request, rules};
 use crate::answer::browser_headers::with_security_headers;
 use crate::answer::error::{ApiError, ErrorCode};
 use crate::identity::access;
@@ -177,13 +178,28 @@ impl Door {
         self.called(call, found?, caller, origin).await
     }
 
+    /// The answer to a request for an endpoint that the caller may call, or the refusal.
     async fn called(
         &self,
-        WantedCall { parts, body, target, address }: WantedCall<'_>,
+        call: WantedCall<'_>,
         deployment: Arc<Deployment>,
-        Caller { key, check }: Caller,
+        caller: Caller,
         origin: &CallOrigin,
     ) -> Result<(Response<Body>, OwnerId), ApiError> {
+        let (method, path) = (call.parts.method.as_str(), call.target.rest.unwrap_or_default());
+        let observed = self.state.control.endpoints.begin_request(&deployment, method, path);
+        let owner = deployment.endpoint.owner.clone();
+        let answered = self.handled(call, (deployment, &observed), caller, origin).await;
+        Ok((noted::answer(&observed, answered), owner))
+    }
+
+    async fn handled(
+        &self,
+        WantedCall { parts, body, target, address }: WantedCall<'_>,
+        (deployment, observed): (Arc<Deployment>, &Arc<ObservedRequest>),
+        Caller { key, check }: Caller,
+        origin: &CallOrigin,
+    ) -> Result<Response<Body>, ApiError> {
         if address == Address::Path {
             rules::check_caller(&parts.headers)?;
         }
@@ -191,8 +207,7 @@ impl Door {
         let endpoint = &deployment.endpoint;
         let running = || self.state.control.endpoints.running_workers(&endpoint.id);
         let permit = self.state.limiter.admit(&key, endpoint, Operation::Http, running)?;
-        let owner = endpoint.owner.clone();
-        let Some(rest) = target.rest else { return Ok((below(&parts), owner)) };
+        let Some(rest) = target.rest else { return Ok(below(&parts)) };
         let has_certificate = self.state.certificate.seconds() != 0;
         let client = (address, request::scheme(&parts.headers, has_certificate), origin);
         let (uri, mut headers) = request::for_handler(&parts, target.endpoint, rest, client)?;
@@ -202,8 +217,8 @@ impl Door {
         (*request.method_mut(), *request.uri_mut()) = (parts.method, uri);
         *request.headers_mut() = headers;
         let trace = caller_trace(&parts.headers);
-        let caller = key.id.clone();
-        let wanted = WantedAnswer { deployment: deployment.clone(), caller, request, trace };
+        let (caller, observed) = (key.id.clone(), observed.clone());
+        let wanted = WantedAnswer { deployment, caller, request, trace, observed };
         let answer = self.state.http_calls.call(wanted).await?;
         // The request may have waited for minutes.
         check.check()?;
@@ -215,7 +230,7 @@ impl Door {
             }
             Address::Name => rules::confine_name(answer.headers_mut()),
         }
-        Ok((held(answer, permit), owner))
+        Ok(held(answer, permit))
     }
 
     /// The endpoint, if it exists for the key, the key may submit to it, and it answers requests.

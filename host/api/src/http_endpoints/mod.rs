@@ -14,6 +14,7 @@
 mod body;
 mod cors;
 mod door;
+mod noted;
 mod refusal;
 mod request;
 mod rules;

@@ -13,6 +13,7 @@ pub(crate) mod cluster;
 pub(crate) mod endpoints;
 pub(crate) mod events;
 pub(crate) mod handlers;
+pub(crate) mod http_requests;
 pub(crate) mod job_actions;
 pub(crate) mod jobs;
 pub(crate) mod keys;

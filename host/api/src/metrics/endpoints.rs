@@ -7,6 +7,7 @@ use gristmill_core::metrics::endpoint::{
     FinishedAs, RefusedFor, RequestEnd, SubmittedBy, WebhookEnd,
 };
 use gristmill_core::metrics::instruments::DurationTotals;
+use gristmill_core::metrics::requests::AnswerClass;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -42,11 +43,54 @@ impl Collector for Endpoints {
         for (name, help, durations) in histograms {
             self.histogram(&mut encoder, name, help, durations)?;
         }
-        Ok(())
+        self.with_requests().requests(&mut encoder)
     }
 }
 
 impl Endpoints {
+    /// The series with HTTP requests. The shared one may have those of deleted endpoints only.
+    fn with_requests(&self) -> Self {
+        let has_requests = |one: &&SeriesValues| {
+            one.now.waiting_requests.is_some() || one.totals.http.whole.count() > 0
+        };
+        Self(self.0.iter().filter(has_requests).cloned().collect())
+    }
+
+    fn requests(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let classes = AnswerClass::ALL.map(AnswerClass::as_str);
+        self.dimension(
+            encoder,
+            ("requests", "HTTP requests that have ended", MetricType::Counter),
+            &classes.map(|text| vec![("status", text)]),
+            |one, at| one.totals.http.answers.get(at).copied(),
+            count,
+        )?;
+        let bytes = [[("direction", "in")], [("direction", "out")]];
+        self.dimension(
+            encoder,
+            (
+                "request_bytes",
+                "Bytes of the bodies of HTTP requests, and of their answers",
+                MetricType::Counter,
+            ),
+            &bytes.map(Vec::from),
+            |one, at| [one.totals.http.bytes_in, one.totals.http.bytes_out].get(at).copied(),
+            count,
+        )?;
+        let kind = ("requests_waiting", "HTTP requests that wait for a worker", MetricType::Gauge);
+        self.dimension(encoder, kind, &[vec![]], |one, _| one.now.waiting_requests, gauge)?;
+        let histograms: [Histogram; 2] = [
+            ("request_head", "Time of an HTTP request until the head of its answer", |one| {
+                &one.totals.http.head
+            }),
+            ("request", "Time of an HTTP request until its end", |one| &one.totals.http.whole),
+        ];
+        for (name, help, durations) in histograms {
+            self.histogram(encoder, name, help, durations)?;
+        }
+        Ok(())
+    }
+
     fn counters(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let by = SubmittedBy::ALL.map(SubmittedBy::as_str);
         self.dimension(

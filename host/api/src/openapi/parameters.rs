@@ -177,6 +177,11 @@ parameters! {
         "tail", Query, bounded(LIST_LOGS), "Number of lines, the newest ones";
         "Last-Event-ID", Header, event_id("^[0-9]*$"), "Continues after the line with this number";
     }
+    /// Parameters of an endpoint's HTTP requests.
+    HttpRequestFilter {
+        "status", Query, status_or_class(), "Only requests with this status, or with one of this class, such as `5xx`";
+        "limit", Query, bounded(LIST_JOBS), "Most requests, the newest ones";
+    }
     /// Parameters of series.
     SeriesWindow {
         "window", Query, window(), "The time up to now: `15m` in steps of 10 seconds, `6h` of 5 minutes, `7d` of 2 hours";
@@ -290,6 +295,11 @@ fn window() -> Schema {
 fn topics() -> Schema {
     let topic = "(overview|endpoint:[^,/]+|job:[^,/]+/[^,]*)";
     let pattern = format!("^{topic}(,{topic}){{0,31}}$");
+    ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).into()
+}
+
+fn status_or_class() -> Schema {
+    let pattern = "^([1-9]xx|[1-9][0-9]{2})$";
     ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).into()
 }
 

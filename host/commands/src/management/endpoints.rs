@@ -4,13 +4,14 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use gristmill_client::wire::bounds::LIST_JOBS;
 use gristmill_client::wire::id::{EndpointId, TemplateId};
 use gristmill_client::wire::management::{
-    Delivery, DeliveryState, Endpoint, EndpointInput, Release, Rollback, ScalerType,
+    Delivery, DeliveryState, Endpoint, EndpointInput, HttpRequest, Release, Rollback, ScalerType,
 };
 use gristmill_client::{Client, ClientError, TemplateFilter};
 
-use crate::arguments::EndpointOptions;
+use crate::arguments::{EndpointOptions, parse};
 use crate::output;
 use crate::resource::{self, CallArgs, OneArgs, TEMPLATE_ENV, show};
 
@@ -35,6 +36,7 @@ enum EndpointsCommand {
     /// List the handlers that an endpoint has run, the newest first.
     Releases(OneArgs),
     Rollback(RollbackArgs),
+    Requests(RequestsArgs),
     /// List the newest webhooks of an endpoint's jobs, the newest first: at most 1,000.
     Deliveries(OneArgs),
     /// Make a new secret for an endpoint's webhooks and print it. For another day webhooks are
@@ -92,6 +94,29 @@ struct RollbackArgs {
     call: CallArgs,
 }
 
+/// List the newest HTTP requests of an endpoint that have ended, the newest first.
+///
+/// The host keeps up to 1,000 of each endpoint in memory. The id of a request is the header
+/// X-Request-Id of its answer, and the job of its log lines.
+#[derive(Debug, Args)]
+struct RequestsArgs {
+    /// The endpoint.
+    id: EndpointId,
+    /// Only requests with this status, such as 404, or of this class, such as 5xx.
+    #[arg(long)]
+    status: Option<String>,
+    /// Most requests to list.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = LIST_JOBS.default,
+        value_parser = parse::bounded::<u64>(LIST_JOBS)
+    )]
+    limit: u64,
+    #[command(flatten)]
+    call: CallArgs,
+}
+
 pub(crate) async fn endpoints(args: EndpointsArgs) -> anyhow::Result<ExitCode> {
     match args.command {
         EndpointsCommand::List(args) => {
@@ -130,6 +155,11 @@ pub(crate) async fn endpoints(args: EndpointsArgs) -> anyhow::Result<ExitCode> {
             call.print(async |client| client.releases(&id).await, release_table).await?;
         }
         EndpointsCommand::Rollback(args) => roll_back(args).await?,
+        EndpointsCommand::Requests(RequestsArgs { id, status, limit, call }) => {
+            let list =
+                async |client: &Client| client.http_requests(&id, limit, status.as_deref()).await;
+            call.print(list, request_table).await?;
+        }
         EndpointsCommand::Deliveries(OneArgs { id, call }) => {
             call.print(async |client| client.deliveries(&id).await, delivery_table).await?;
         }
@@ -192,6 +222,27 @@ fn release_table(releases: Vec<Release>) -> Vec<String> {
         [release.version.to_string(), release.released_at, sha256, output::plain(&release.image)]
     });
     output::table(["VERSION", "RELEASED", "SHA256", "IMAGE"], rows)
+}
+
+fn request_table(requests: Vec<HttpRequest>) -> Vec<String> {
+    let rows = requests.into_iter().map(|request| {
+        [
+            request.at,
+            request.status.to_string(),
+            output::plain(&request.method),
+            output::plain(&request.path),
+            format!("{} ms", request.waited_ms),
+            format!("{} ms", request.ran_ms),
+            output::size(request.bytes_in),
+            output::size(request.bytes_out),
+            request.worker_id.unwrap_or_else(|| "-".to_owned()),
+            request.id,
+            request.code.unwrap_or_default(),
+        ]
+    });
+    let headings =
+        ["AT", "STATUS", "METHOD", "PATH", "WAITED", "RAN", "IN", "OUT", "WORKER", "ID", "CODE"];
+    output::table(headings, rows)
 }
 
 async fn roll_back(args: RollbackArgs) -> anyhow::Result<()> {

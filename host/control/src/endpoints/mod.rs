@@ -10,6 +10,7 @@ use gristmill_core::access::key::ApiKey;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointType};
 use gristmill_core::deploy::release::Release;
+use gristmill_core::http_requests::{EndedRequest, NewestRequests, ObservedRequest};
 use gristmill_core::id::EndpointId;
 use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::record::JobRecord;
@@ -30,6 +31,7 @@ pub struct Endpoints {
     deployed: Arc<Deployed>,
     deliveries: Arc<dyn DeliveryStore>,
     logs: Arc<Logs>,
+    requests: Arc<NewestRequests>,
 }
 
 impl Endpoints {
@@ -38,7 +40,7 @@ impl Endpoints {
         deliveries: Arc<dyn DeliveryStore>,
         logs: Arc<Logs>,
     ) -> Self {
-        Self { deployed, deliveries, logs }
+        Self { deployed, deliveries, logs, requests: Arc::default() }
     }
 
     /// One endpoint.
@@ -222,7 +224,7 @@ impl Endpoints {
     }
 
     async fn delete_whole(&self, caller: &ApiKey, id: &EndpointId) -> Result<(), ControlError> {
-        let Self { deployed, logs, .. } = self;
+        let Self { deployed, logs, requests, .. } = self;
         let delete = |view: &View| {
             let incarnation = incarnation(view, caller, id)?;
             Ok((vec![CatalogChange::Delete(CatalogKey::Endpoint(id.clone()))], incarnation))
@@ -230,6 +232,7 @@ impl Endpoints {
         let incarnation = deployed.change(caller, delete).await?;
         deployed.refresh(id);
         logs.forget(&incarnation);
+        requests.forget(&incarnation);
         deployed.store.await_deletion(id).await?;
         // The components of its releases may be unused now.
         deployed.remove_unused_components().await;
@@ -305,6 +308,27 @@ impl Endpoints {
     pub fn logs(&self, caller: &ApiKey, id: &EndpointId) -> Result<EndpointLogs, ControlError> {
         let incarnation = incarnation(&self.deployed.view(), caller, id)?;
         Ok(EndpointLogs { logs: self.logs.clone(), incarnation })
+    }
+
+    /// Observes an HTTP request that has arrived for an endpoint.
+    pub fn begin_request(&self, to: &Deployment, method: &str, path: &str) -> Arc<ObservedRequest> {
+        let at = self.deployed.now();
+        ObservedRequest::begin(self.requests.clone(), to.incarnation.clone(), at, method, path)
+    }
+
+    /// The newest HTTP requests of the endpoint that have ended and are wanted, the newest first.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`].
+    pub fn requests(
+        &self,
+        caller: &ApiKey,
+        id: &EndpointId,
+        count_max: usize,
+        is_wanted: impl Fn(&EndedRequest) -> bool,
+    ) -> Result<Vec<Arc<EndedRequest>>, ControlError> {
+        let incarnation = incarnation(&self.deployed.view(), caller, id)?;
+        Ok(self.requests.read(&incarnation, count_max, is_wanted))
     }
 }
 

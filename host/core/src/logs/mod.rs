@@ -10,14 +10,14 @@
 //! memory and no others: lines that memory drops before the archive has them are lost to the
 //! archive, and counted.
 //!
-//! **Costs.** Adding a line is a lock, an allocation and a change of [a ranking](ranking), with or
-//! without an archive: it never waits for the disk. While the memory is full, a line takes 1 µs
-//! with 9,900 endpoints. A line wakes the [`Follower`]s of its own endpoint only. The thread of the
-//! archive wakes for the first line after a pause, and once [`URGENT_BYTES`] of an endpoint wait.
+//! **Costs.** Adding a line is a lock, an allocation and a change of
+//! [a ranking](crate::sharing::ranking), with or without an archive: it never waits for the disk.
+//! While the memory is full, a line takes 1 µs with 9,900 endpoints. A line wakes the [`Follower`]s
+//! of its own endpoint only. The thread of the archive wakes for the first line after a pause, and
+//! once [`URGENT_BYTES`] of an endpoint wait.
 
 mod archive;
 mod line;
-mod ranking;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -32,10 +32,10 @@ pub use self::archive::{
 };
 use self::line::LINE_BYTES;
 pub use self::line::LogLine;
-use self::ranking::Ranking;
 use crate::id::JobId;
 use crate::incarnation::EndpointIncarnation;
 use crate::runtime::LogLevel;
+use crate::sharing::ranking::Ranking;
 use crate::time::Timestamp;
 
 /// Bytes of an endpoint's lines in memory.

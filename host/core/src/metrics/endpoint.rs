@@ -4,11 +4,12 @@
 //! code of a job reaches them without a lookup. They count from the creation of the endpoint, or
 //! the start of the host, and are never reset.
 //!
-//! **Cost.** About 3,700 bytes for each endpoint, and a dozen additions to atomic numbers for each
+//! **Cost.** About 4,100 bytes for each endpoint, and a dozen additions to atomic numbers for each
 //! job.
 
 use crate::metrics::failure_reason::FailureReason;
 use crate::metrics::instruments::{Counter, DurationTotals, Durations, add, add_all, subtract_all};
+use crate::metrics::requests::{RequestMetrics, RequestTotals};
 use crate::metrics::spread::{RecentDurations, Spread};
 
 /// The counters of one endpoint.
@@ -33,6 +34,7 @@ pub struct EndpointMetrics {
     cpu: Durations,
     recent_wait: RecentDurations,
     recent_run: RecentDurations,
+    http: RequestMetrics,
 }
 
 /// The operation that submitted a job.
@@ -251,16 +253,22 @@ impl EndpointMetrics {
         self.request.record(took_us);
     }
 
+    /// The counters of its HTTP requests.
+    pub fn http(&self) -> &RequestMetrics {
+        &self.http
+    }
+
     /// The times that jobs waited and that attempts ran since the last call. The charts are the
     /// only caller.
     pub fn take_recent(&self) -> (Spread, Spread) {
         (self.recent_wait.take(), self.recent_run.take())
     }
 
-    /// A number that grows with each submission, each result and each job that is queued again.
+    /// A number that grows with each submission, each result, each job that is queued again, and
+    /// each HTTP request.
     pub fn activity(&self) -> u64 {
         let counters = self.submitted.iter().chain(&self.refused).chain(&self.finished);
-        counters.map(Counter::get).sum::<u64>() + self.requeued.get()
+        counters.map(Counter::get).sum::<u64>() + self.requeued.get() + self.http.count()
     }
 
     /// The present values.
@@ -283,6 +291,7 @@ impl EndpointMetrics {
             start: self.start.totals(),
             run: self.run.totals(),
             cpu: self.cpu.totals(),
+            http: self.http.totals(),
         }
     }
 }
@@ -324,6 +333,8 @@ pub struct EndpointTotals {
     pub run: DurationTotals,
     /// Processor time of each attempt.
     pub cpu: DurationTotals,
+    /// HTTP requests.
+    pub http: RequestTotals,
 }
 
 impl EndpointTotals {
@@ -346,6 +357,7 @@ impl EndpointTotals {
         self.start.add(&other.start);
         self.run.add(&other.run);
         self.cpu.add(&other.cpu);
+        self.http.add(&other.http);
     }
 
     /// The counts of the same endpoint since it had these `earlier` values.
@@ -367,6 +379,7 @@ impl EndpointTotals {
         self.start.subtract(&earlier.start);
         self.run.subtract(&earlier.run);
         self.cpu.subtract(&earlier.cpu);
+        self.http.subtract(&earlier.http);
         self
     }
 }

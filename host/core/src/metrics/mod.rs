@@ -3,4 +3,5 @@
 pub mod endpoint;
 pub mod failure_reason;
 pub mod instruments;
+pub mod requests;
 pub mod spread;

@@ -8,6 +8,7 @@ pub mod disk_share;
 pub mod disk_space;
 pub mod key_shares;
 pub mod permits;
+pub(crate) mod ranking;
 pub mod shares;
 pub mod tenancy;
 pub mod turns;

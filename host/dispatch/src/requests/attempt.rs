@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gristmill_core::billing::usage::JobUsage;
 use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::id::WorkerId;
 use gristmill_core::job::record::{Lease, StoreEpoch};
@@ -30,7 +31,9 @@ pub(crate) async fn answer(
     worker: WorkerId,
     place: impl Place,
 ) {
-    let WaitingRequest { id, call, trace, since, stop, ended, .. } = request;
+    let WaitingRequest { observed, call, trace, since, stop, ended, .. } = request;
+    let (id, began) = (observed.id(), shared.clock.elapsed());
+    observed.started(worker.clone(), deployment.endpoint.version);
     let (endpoint, metrics) = (&deployment.endpoint, deployment.incarnation.metrics());
     metrics.started(shared.clock.now().millis_since(since).saturating_mul(1_000));
     let timeout_ms = endpoint.settings.execution_timeout_ms;
@@ -65,6 +68,13 @@ pub(crate) async fn answer(
         }
     };
     metrics.ended(measured(&report.usage));
+    let wall_ms = whole_ms(shared.clock.elapsed()).saturating_sub(whole_ms(began));
+    observed.ended(Duration::from_millis(wall_ms), failure_code(&report.end));
+    if is_billed(&report.end, shared.stop_attempts.is_cancelled()) {
+        let (template, bytes_in) = (endpoint.template.clone(), observed.bytes_in());
+        let metered = report.usage.metered(template, bytes_in, observed.take_unbilled_out());
+        shared.request_bills.add(endpoint, &JobUsage::of(&metered, wall_ms));
+    }
     debug!(
         request.id = %id,
         endpoint.id = %endpoint.id,
@@ -83,4 +93,30 @@ pub(crate) async fn answer(
     }
     // Nobody waits for it if the handler has answered.
     let _ = ended.send(report);
+}
+
+/// The milliseconds of a time of the clock. The difference of two of them is right on average, also
+/// for requests that take a part of a millisecond.
+fn whole_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whether an attempt counts for the bill: as that of a job, unless the host has ended it.
+fn is_billed(end: &AttemptEnd<()>, stopped_by_host: bool) -> bool {
+    match end {
+        AttemptEnd::Returned(()) | AttemptEnd::Failed { .. } | AttemptEnd::DeadlineReached => true,
+        AttemptEnd::Stopped => !stopped_by_host,
+        AttemptEnd::NoMemory | AttemptEnd::HostLost(_) | AttemptEnd::Left => false,
+    }
+}
+
+/// Why an answer has broken off, if the handler or the host is the reason. Before the head of the
+/// answer the refusal has a code of its own.
+fn failure_code(end: &AttemptEnd<()>) -> Option<&'static str> {
+    match end {
+        AttemptEnd::Failed { .. } => Some("handler_failed"),
+        AttemptEnd::DeadlineReached => Some("handler_timed_out"),
+        AttemptEnd::Returned(()) | AttemptEnd::Stopped => None,
+        AttemptEnd::NoMemory | AttemptEnd::HostLost(_) | AttemptEnd::Left => Some("unavailable"),
+    }
 }

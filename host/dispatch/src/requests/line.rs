@@ -4,10 +4,12 @@
 //! **Bounds.** [`WAITING_MAX`] requests, each with its head and no more than one piece of its body.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use gristmill_core::http_call::HttpCall;
 use gristmill_core::http_calls::NoAnswer;
-use gristmill_core::id::{JobId, KeyId};
+use gristmill_core::http_requests::ObservedRequest;
+use gristmill_core::id::KeyId;
 use gristmill_core::job::record::Demand;
 use gristmill_core::runtime::AttemptReport;
 use gristmill_core::sharing::shares::Level;
@@ -24,8 +26,7 @@ const WAITING_MAX: usize = 1_000;
 /// A request that waits for a worker.
 #[derive(Debug)]
 pub(crate) struct WaitingRequest {
-    /// In the form of a job's id, although there is no job.
-    pub(crate) id: JobId,
+    pub(crate) observed: Arc<ObservedRequest>,
     pub(crate) caller: KeyId,
     pub(crate) call: HttpCall,
     pub(crate) trace: Option<TraceContext>,
@@ -75,6 +76,11 @@ impl RequestLine {
         waiting.turns.change(&request.caller, false, |all| all.push_back(waiter));
         waiting.requests.insert(number, request);
         Ok((number, waiting.changed()))
+    }
+
+    /// The number of requests that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().requests.len()
     }
 
     /// Takes the first request of the caller whose turn it is.
@@ -156,7 +162,8 @@ impl Waiting {
 mod tests {
     use std::iter;
 
-    use gristmill_core::id::{ShardId, SubmissionKind};
+    use gristmill_core::deploy::endpoint::Endpoint;
+    use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
     use http::Request;
     use http_body_util::{BodyExt as _, Empty};
 
@@ -165,12 +172,16 @@ mod tests {
     fn request(caller: &str) -> WaitingRequest {
         let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
         let call = HttpCall { request: Request::new(body), answer: oneshot::channel().0 };
+        let (id, template) = (EndpointId::new("e").unwrap(), TemplateId::new("t").unwrap());
+        let at = Timestamp::from_millis(0);
+        let endpoint = Endpoint::new(id, OwnerId::new("o").unwrap(), template, at);
+        let incarnation = endpoint.new_incarnation();
         WaitingRequest {
-            id: JobId::generate(SubmissionKind::Sync, ShardId(0)),
+            observed: ObservedRequest::begin(Arc::default(), incarnation, at, "GET", "/"),
             caller: KeyId::new(caller).unwrap(),
             call,
             trace: None,
-            since: Timestamp::from_millis(0),
+            since: at,
             stop: CancellationToken::new(),
             ended: oneshot::channel().0,
         }

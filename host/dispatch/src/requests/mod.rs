@@ -3,7 +3,8 @@
 //! A request waits in the [line](mod@line) of its endpoint, whose length is the demand by which
 //! workers are started, as the jobs that wait are for other endpoints. A worker with a sandbox
 //! takes the next request, and the [attempt] answers it. The [call](crate::http_calls) of the
-//! client waits meanwhile.
+//! client waits meanwhile. The [usage](crate::request_bills)
+//! is summed.
 //!
 //! **Promises.** A request is answered once at most, and is never repeated. A client that leaves
 //! ends its request. **Bounds.** Those of the line; the workers of an endpoint, each with one

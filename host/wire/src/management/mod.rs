@@ -8,6 +8,7 @@ mod delivery;
 mod endpoint;
 mod event;
 mod handler;
+mod http_request;
 mod job;
 mod job_action;
 mod key;
@@ -33,6 +34,7 @@ pub use endpoint::{
 };
 pub use event::{EndpointEvent, JobStatusEvent, LiveEndpoint, NewestJobs, OverviewEvent};
 pub use handler::{Handler, Producer};
+pub use http_request::HttpRequest;
 pub use job::{JobList, JobSummary};
 pub use job_action::{JobAction, JobActionFilter, JobActionKind, JobActionState, NewJobAction};
 pub use key::{Key, KeyWithText, NewKey};

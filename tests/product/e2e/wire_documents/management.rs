@@ -3,6 +3,7 @@
 use std::fs;
 
 use gristmill_tests::{Receiver, eventually, guests};
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{check, host};
@@ -122,6 +123,16 @@ async fn jobs_logs_deliveries_and_usage() {
     check("billing", &client.get("/v1/billing/endpoints?bucketSize=hour").await);
     check("system", &client.get("/v1/system").await);
     check("cluster", &client.get("/v1/cluster").await);
+    let settings = json!({ "type": "LOAD_BALANCER" });
+    host.deploy(&guests::http_playground(), "site", settings).await;
+    let request = client.request(Method::GET, "/http/site/status?code=503");
+    request.send().await.unwrap().bytes().await.unwrap();
+    let requests = eventually("the request to end", async || {
+        let requests = client.get("/v1/endpoints/site/requests").await;
+        (requests.ok() != json!([])).then_some(requests)
+    })
+    .await;
+    check("http-requests", &requests);
     check("series", &client.get("/v1/series?window=15m").await);
     check("series-of-endpoint", &client.get("/v1/endpoints/mill/series?window=15m").await);
 }

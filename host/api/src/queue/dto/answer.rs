@@ -20,9 +20,11 @@ pub(crate) fn add_job_id_header(response: &mut Response, id: JobId) {
     response.headers_mut().insert(JOB_ID, id);
 }
 
-/// Adds the job's id as `X-Request-Id` too, which OpenAI's clients read.
+/// The header with the id of a request, which OpenAI's clients read.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Adds the job's id as `X-Request-Id` too.
 pub(crate) fn add_request_id_header(response: &mut Response) {
-    const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
     if let Some(id) = response.headers().get(&JOB_ID).cloned() {
         response.headers_mut().insert(REQUEST_ID, id);
     }

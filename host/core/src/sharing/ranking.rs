@@ -1,4 +1,4 @@
-//! The endpoints by the bytes of their lines in memory, and the owners by the sums of them.
+//! The endpoints by the bytes that memory keeps for them, and the owners by the sums of them.
 //!
 //! **Promises.** The largest endpoint of the owner with the most bytes is found without a search:
 //! no other owner has [`UNIT_BYTES`] more, and no other endpoint of this owner. **Bounds.** An
@@ -16,7 +16,7 @@ const UNIT_BYTES: usize = 4 << 10;
 
 /// The endpoints that have bytes.
 #[derive(Debug, Default)]
-pub(super) struct Ranking {
+pub(crate) struct Ranking {
     owners: HashMap<OwnerId, OfOwner>,
     /// The owners by the units of their bytes, the greatest last.
     by_units: BTreeSet<(usize, OwnerId)>,
@@ -38,7 +38,7 @@ fn units(bytes: usize) -> usize {
 impl Ranking {
     /// An endpoint that had `before` bytes has `after` bytes now. No other endpoint has its
     /// `number`.
-    pub(super) fn change(
+    pub(crate) fn change(
         &mut self,
         endpoint: &EndpointIncarnation,
         number: u64,
@@ -66,7 +66,7 @@ impl Ranking {
     }
 
     /// The endpoint with the most bytes of the owner with the most; `None` if there are no bytes.
-    pub(super) fn largest(&self) -> Option<&EndpointIncarnation> {
+    pub(crate) fn largest(&self) -> Option<&EndpointIncarnation> {
         let (_, owner) = self.by_units.last()?;
         self.owners.get(owner)?.endpoints.values().next_back()
     }
@@ -87,7 +87,7 @@ impl OfOwner {
 #[cfg(test)]
 impl Ranking {
     /// Panics unless it has exactly these endpoints, with so many bytes.
-    pub(super) fn check<'e>(
+    pub(crate) fn check<'e>(
         &self,
         endpoints: impl Iterator<Item = (&'e EndpointIncarnation, u64, usize)>,
     ) {
