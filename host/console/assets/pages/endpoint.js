@@ -20,6 +20,7 @@ import { Tail } from './logs.js';
 import { WINDOW } from '../ui/series.js';
 import { StateBar } from '../ui/state_bar.js';
 import { Compare } from '../ui/compare.js';
+import { Requests } from '../ui/requests.js';
 
 const WINDOWS = [['15m', '15 min'], ['6h', '6 h'], ['7d', '7 days']];
 
@@ -99,7 +100,8 @@ export function Page({ path: [, id, tab = 'overview'], query }) {
   const reload = async () => { await Promise.all([endpoint.reload(), releases.reload()]); };
   // Another client has changed the endpoint. The form of the settings keeps what was typed.
   useEffect(() => { if (c?.version > e?.version && tab !== 'settings') reload(); }, [c?.version, e?.version, tab === 'settings']);
-  const tabs = [['overview', 'Charts'], ['jobs', 'Jobs'], ['failed', 'Failed'], ...(manage ? [['logs', 'Logs'], ['releases', 'Releases'], ['webhooks', 'Webhooks'], ['settings', tab !== 'settings' && unsaved(id) ? html`Settings <span class="tag">${unsaved(id)} unsaved</span>` : 'Settings'], ['usage', 'Usage']] : [])];
+  const http = e?.type === 'LOAD_BALANCER';
+  const tabs = [['overview', 'Charts'], ...(http ? [['requests', 'Requests']] : [['jobs', 'Jobs'], ['failed', 'Failed']]), ...(manage ? [['logs', 'Logs'], ['releases', 'Releases'], ['webhooks', 'Webhooks'], ['settings', tab !== 'settings' && unsaved(id) ? html`Settings <span class="tag">${unsaved(id)} unsaved</span>` : 'Settings'], ['usage', 'Usage']] : [])];
   const failed = useRef({ endpoint: [id], status: ['FAILED', 'TIMED_OUT'] }).current;
   const remove = async () => {
     if (!await ask(`Delete ${id}?`, 'Its waiting jobs are removed, its running ones are stopped, and its results and logs go. This cannot be taken back.', `Delete ${id}`)) return;
@@ -124,6 +126,7 @@ export function Page({ path: [, id, tab = 'overview'], query }) {
       <div class="filters"><${Choice} label="Time shown" value=${window} onChange=${(w) => replace(link(['endpoints', id], { window: w }))} options=${WINDOWS}/><span class="faint">Dashed marks are deploys.</span></div><${Charts} id=${id} window=${window} releases=${releases.data}/>${can('read') && html`<${Workers} id=${id} max=${e?.workersMax}/>`}
       ${e && html`<section class="panel"><header><h2>What it runs</h2>${can('submit') && html`<span class="actions">${c?.waiting > 0 && html`<${Button} small kind="danger" onClick=${purge}>Remove waiting jobs …</${Button}>`}</span>`}</header><div class="body"><${Facts} pairs=${[['Handler', releases.data?.[0] && html`<span class="mono" title=${releases.data[0].image}>${shortImage(releases.data[0].image)}</span>`], ['Template', e.templateIsDeleted ? html`<span class="mono">${e.templateId}</span> <span class="sub-line bad">It was deleted: set another one.</span>` : html`<a href=${link(['templates', e.templateId])}>${e.templateId}</a>`], ['Memory of a job', bytes(e.memoryMib * 1048576)], ['Time limit', duration(e.executionTimeoutMs)], ['Jobs of one instance', num(e.reuse?.maxJobs)], ['May call', e.allowedHosts?.join(', ') || 'nothing'], ['Created', html`<${Time} at=${e.createdAt} show=${date}/>`]]}/></div></section>`}`
     : tab === 'jobs' ? html`<${JobList} key="jobs" endpoint=${false} filter=${{ endpoint: [id] }} tagTo=${(k, v) => link(['jobs'], { endpoint: id, tag: `${k}:${v}` })} empty=${html`<${Empty} title="No job yet" command=${curl(`${id}/run`, '{"input":{}}')}/>`}/>`
+    : tab === 'requests' ? html`<${Requests} id=${id} query=${query}/>`
     : tab === 'failed' ? html`<${JobList} key="failed" endpoint=${false} filter=${failed} tagTo=${(k, v) => link(['jobs'], { endpoint: id, status: 'FAILED', tag: `${k}:${v}` })} empty=${html`<${Empty} title="No failed job">Nothing that is still kept has failed.</${Empty}>`}/>`
     : tab === 'logs' ? html`<${Tail} endpoints=${[id]} query=${query} at=${['endpoints', id, 'logs']}/>`
     : tab === 'releases' ? html`<${Releases} id=${id} releases=${releases.data} reload=${reload}/>`
