@@ -38,8 +38,8 @@ quick: format ## formatting and the tests of pure logic: minutes in a new clone,
 test: format compiled ## all tests in Rust but the faults (crates, contract, end to end, command line), and lints beside them
 	@$(MAKE) --no-print-directory --jobs 2 --assume-old compiled unit lints
 
-FULL := faults sdks console traces monitoring
-full: ## the suites beyond `make test`, with the seconds of each: faults, SDKs, console, traces, monitoring
+FULL := faults sdks http-components console traces monitoring
+full: ## the suites beyond `make test`, with the seconds of each: faults, SDKs, components of others, console, traces, monitoring
 	@for step in $(FULL); do \
 	  begin=$$(date +%s); $(MAKE) --no-print-directory $$step || exit 1; \
 	  echo "make $$step: $$(($$(date +%s) - begin)) s"; \
@@ -115,6 +115,10 @@ hostile: guests ## the times of calls beside each attack of a hostile handler, C
 clients: guests ## the official SDKs, unmodified, against a real host; needs python3 and node
 	$(BUILD_UNDER_TEST)
 	sh tests/interop/clients/run.sh $(UNDER_TEST) $(GUESTS)
+
+http-components: setup ## components of other people for wasi:http, unmodified, as HTTP endpoints of a real host; needs python3 and crates.io
+	$(BUILD_UNDER_TEST)
+	sh tests/interop/http/run.sh $(UNDER_TEST) $(COMPONENTS)
 
 clients-go: guests ## Go's net/http against a real host; uses Debian's Go when there is none
 	$(BUILD_UNDER_TEST)
