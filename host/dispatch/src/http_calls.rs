@@ -14,7 +14,7 @@ use gristmill_core::http_call::{HttpBody, HttpCall};
 use gristmill_core::http_calls::{NoAnswer, WantedAnswer};
 use gristmill_core::http_requests::ObservedRequest;
 use gristmill_core::metrics::failure_reason::FailureReason;
-use gristmill_core::runtime::AttemptEnd;
+use gristmill_core::runtime::{AttemptEnd, LogLevel};
 use http::{HeaderMap, Method, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt as _, Empty};
@@ -30,6 +30,9 @@ const RETURNED_LOOK: Duration = Duration::from_secs(1);
 
 /// The code of an answer whose body the handler has not finished.
 const BROKE_OFF: &str = "invalid_answer";
+
+/// Why there is no answer, if the handler has not failed.
+const RETURNED: &str = "the handler returned without an answer";
 
 /// Has a request answered by the workers of its endpoint, whose present deployment is `now`.
 pub(crate) async fn call(
@@ -74,10 +77,17 @@ pub(crate) async fn call(
     };
     match answer {
         Ok(Ok(answer)) => Ok(client.streamed(answer, is_head, now)),
-        Ok(Err(invalid)) => Err(invalid.into()),
+        Ok(Err(invalid)) => {
+            client.log(&now, &invalid.0);
+            Err(invalid.into())
+        }
         Err(_) => {
             let Ok(report) = report.await else { return Err(NoAnswer::Stopped) };
             client.stop = None;
+            // The attempt has logged every other end.
+            if let AttemptEnd::Returned(()) = report.end {
+                client.log(&now, RETURNED);
+            }
             Err(no_answer(report.end, settings.execution_timeout_ms))
         }
     }
@@ -86,10 +96,9 @@ pub(crate) async fn call(
 /// Why the handler has not answered.
 fn no_answer(end: AttemptEnd<()>, timeout_ms: u64) -> NoAnswer {
     match end {
-        AttemptEnd::Returned(()) => NoAnswer::Failed {
-            reason: FailureReason::InvalidOutput,
-            error: "the handler returned without an answer".to_owned(),
-        },
+        AttemptEnd::Returned(()) => {
+            NoAnswer::Failed { reason: FailureReason::InvalidOutput, error: RETURNED.to_owned() }
+        }
         AttemptEnd::Failed { reason, error } => NoAnswer::Failed { reason, error },
         AttemptEnd::DeadlineReached => NoAnswer::TimedOut(timeout_ms),
         AttemptEnd::NoMemory => NoAnswer::NoMemory,
@@ -108,6 +117,12 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
+    /// Adds a line to the log of the endpoint, whose owner may not be the client.
+    fn log(&self, now: &Deployment, line: &str) {
+        let Shared { logs, clock, .. } = &*self.starter.shared;
+        logs.add(&now.incarnation, clock.now(), self.observed.id(), LogLevel::Error, line);
+    }
+
     /// Removes the request from the line. Returns whether it was there.
     fn leave_line(&mut self) -> bool {
         let Some(demand) = self.workers.requests().remove(self.number) else { return false };

@@ -209,16 +209,18 @@ async fn each_type_of_endpoint_has_its_own_calls() {
 }
 
 #[tokio::test]
-async fn the_reason_of_a_failure_after_the_head_is_in_the_log() {
+async fn the_reason_of_a_failure_is_in_the_log() {
     let host = shared_host();
     let client = host.client();
     let site = site(&host, "site-12", json!({})).await;
-    let _ = get(&client, &site, "/panic-later").send().await;
-    eventually("the log has the reason", async || {
-        let lines = client.get(&format!("/v1/endpoints/{site}/logs")).await.text;
-        lines.contains("as asked").then_some(())
-    })
-    .await;
+    for (path, reason) in [("/panic-later", "as asked"), ("/status?code=103", "status 103")] {
+        let _ = get(&client, &site, path).send().await;
+        eventually("the log has the reason", async || {
+            let lines = client.get(&format!("/v1/endpoints/{site}/logs")).await.text;
+            lines.contains(reason).then_some(())
+        })
+        .await;
+    }
 }
 
 #[tokio::test]
