@@ -182,7 +182,7 @@ impl Dispatcher {
             if set.are_of(&deployment) {
                 return Some((set.clone(), deployment));
             }
-            set.close();
+            set.delete();
         }
         let set = Arc::new(EndpointWorkers::new(&deployment));
         sets.insert(endpoint.clone(), set.clone());
@@ -236,7 +236,7 @@ impl Workers for Dispatcher {
         if current.is_none() {
             // Deleted.
             if let Some(set) = self.sets.write().remove(endpoint) {
-                set.close();
+                set.delete();
             }
             return;
         }

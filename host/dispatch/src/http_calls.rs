@@ -47,7 +47,7 @@ pub(crate) async fn call(
     let is_head = request.method() == Method::HEAD;
     let (answer, mut answered) = oneshot::channel();
     let (ended, report) = oneshot::channel();
-    let stop = CancellationToken::new();
+    let stop = workers.requests().stop();
     let waiting = WaitingRequest {
         observed: observed.clone(),
         caller,

@@ -59,7 +59,7 @@ impl TrustedProxies {
 fn address(text: &str) -> Option<IpAddr> {
     let without_port = || text.parse::<std::net::SocketAddr>().ok().map(|at| at.ip());
     let bare = text.trim_start_matches('[').trim_end_matches(']');
-    bare.parse().ok().or_else(without_port)
+    bare.parse().ok().or_else(without_port).map(|address: IpAddr| address.to_canonical())
 }
 
 #[cfg(test)]
@@ -81,6 +81,7 @@ mod tests {
             ("10.0.0.1", &["203.0.113.9", "198.51.100.1,10.0.0.2"], "198.51.100.1"),
             ("10.0.0.1", &["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
             ("10.0.0.1", &["198.51.100.1:4711"], "198.51.100.1"),
+            ("10.0.0.1", &["::ffff:198.51.100.1"], "198.51.100.1"),
             ("2001:db8::1", &["[2001:db9::1]:4711"], "2001:db9::1"),
             ("10.0.0.1", &["198.51.100.1, unknown"], "10.0.0.1"),
             ("10.0.0.1", &["198.51.100.1, unknown, 10.0.0.2"], "10.0.0.2"),

@@ -1,6 +1,6 @@
 //! HTTP endpoints: requests below `/http/{endpoint}` go to the handler without a queue.
 
-use gristmill_tests::{Client, Shared, TestHost, eventually, guests, shared_host};
+use gristmill_tests::{Client, PATIENCE, Shared, TestHost, eventually, guests, shared_host};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -260,6 +260,18 @@ async fn methods_and_upgrades_that_no_handler_answers_are_refused() {
         let answer = request(&client, method.clone(), &site, "/head").send().await.unwrap();
         assert_eq!(answer.json::<Value>().await.unwrap()["method"], method.as_str());
     }
+}
+
+#[tokio::test]
+async fn a_deleted_endpoint_ends_its_requests() {
+    let host = shared_host();
+    let client = host.client();
+    let site = site(&host, "site-16", json!({})).await;
+    let mut answer = get(&client, &site, "/stream?count=999&ms=100").send().await.unwrap();
+    assert_eq!(answer.chunk().await.unwrap().unwrap(), "000\n");
+    client.delete(&format!("/v1/endpoints/{site}")).await;
+    let rest = tokio::time::timeout(PATIENCE, answer.text()).await.expect("the answer ends");
+    assert!(rest.is_err(), "{rest:?}");
 }
 
 #[tokio::test]

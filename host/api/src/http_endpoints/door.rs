@@ -15,7 +15,7 @@ use gristmill_core::id::{EndpointId, KeyId, OwnerId};
 use gristmill_edge::CallOrigin;
 
 use super::cors::Cors;
-use super::target::{Address, Target};
+use super::target::{Address, PREFIX, Target};
 use super::{body, noted, refusal, request, rules};
 use crate::answer::browser_headers::with_security_headers;
 use crate::answer::error::{ApiError, ErrorCode};
@@ -211,6 +211,8 @@ impl Door {
         let has_certificate = self.state.certificate.seconds() != 0;
         let client = (address, request::scheme(&parts.headers, has_certificate), origin);
         let (uri, mut headers) = request::for_handler(&parts, target.endpoint, rest, client)?;
+        let home = format!("{PREFIX}{}/", target.endpoint);
+        let called = uri.authority().map(|host| format!("http://{host}{}", parts.uri.path()));
         rules::withhold(&mut headers, address, endpoint.settings.http.public);
         let body = self.body(&parts, body, (&key, &check), &deployment).await?;
         let mut request = Request::new(body);
@@ -225,6 +227,7 @@ impl Door {
         let mut answer = answer.map(Body::new);
         match address {
             Address::Path => {
+                rules::check_redirect(&answer, &called.unwrap_or_default(), &home)?;
                 rules::confine(answer.headers_mut());
                 answer = with_security_headers(answer);
             }

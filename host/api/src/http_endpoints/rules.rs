@@ -9,9 +9,13 @@
 //! neither ports nor, with `Domain`, names. So those of the console do not pass in either
 //! direction, and a cookie is for its own name only.
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, header};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use gristmill_core::access::key::ApiKey;
 use gristmill_edge::remove_named_by_connection;
+use url::Url;
 
 use super::refusal::ERROR;
 use super::target::Address;
@@ -28,8 +32,16 @@ const WITHHELD: [HeaderName; 3] =
 
 /// Headers of an answer by a path that would change something for the whole origin, or that are the
 /// host's.
-const REMOVED: [HeaderName; 11] = [
+const REMOVED: [HeaderName; 19] = [
     header::SET_COOKIE,
+    HeaderName::from_static("accept-ch"),
+    HeaderName::from_static("critical-ch"),
+    HeaderName::from_static("origin-agent-cluster"),
+    HeaderName::from_static("set-login"),
+    HeaderName::from_static("speculation-rules"),
+    HeaderName::from_static("use-as-dictionary"),
+    ACCEL_REDIRECT,
+    SENDFILE,
     HeaderName::from_static("clear-site-data"),
     header::STRICT_TRANSPORT_SECURITY,
     header::ALT_SVC,
@@ -42,8 +54,13 @@ const REMOVED: [HeaderName; 11] = [
     ERROR,
 ];
 
+/// Headers by which a proxy in front would send a file of its own.
+const ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect");
+const SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
+
 /// The same for an answer by a name: the first one ends sessions of the whole site.
-const REMOVED_BY_NAME: [HeaderName; 2] = [HeaderName::from_static("clear-site-data"), ERROR];
+const REMOVED_BY_NAME: [HeaderName; 4] =
+    [HeaderName::from_static("clear-site-data"), ACCEL_REDIRECT, SENDFILE, ERROR];
 
 /// Policies of several headers apply together.
 const POLICY: HeaderValue =
@@ -92,11 +109,7 @@ pub(super) fn withhold(headers: &mut HeaderMap, address: Address, is_public: boo
     if let Some(cookies) = cookies {
         headers.insert(header::COOKIE, cookies);
     }
-    let is_key = |value: &HeaderValue| {
-        let text = value.to_str().unwrap_or_default();
-        text.split_whitespace().any(|word| ApiKey::parse_text(word).is_some())
-    };
-    if !is_public || headers.get_all(header::AUTHORIZATION).iter().any(is_key) {
+    if !is_public || headers.get_all(header::AUTHORIZATION).iter().any(holds_key) {
         headers.remove(header::AUTHORIZATION);
     }
     for name in &WITHHELD {
@@ -104,26 +117,74 @@ pub(super) fn withhold(headers: &mut HeaderMap, address: Address, is_public: boo
     }
 }
 
+/// Whether a line has a key of this host, as it is or as a password of `Basic`.
+fn holds_key(line: &HeaderValue) -> bool {
+    let line = String::from_utf8_lossy(line.as_bytes());
+    let is_in = |text: &str| {
+        let mut found = text.match_indices("gm_").filter_map(|(at, _)| text.get(at..));
+        found.any(|text| {
+            let is_other = |c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '-');
+            ApiKey::parse_text(text.split(is_other).next().unwrap_or_default()).is_some()
+        })
+    };
+    let decoded = line.split_whitespace().filter_map(|word| STANDARD.decode(word).ok());
+    is_in(&line) || decoded.into_iter().any(|bytes| is_in(&String::from_utf8_lossy(&bytes)))
+}
+
+/// Refuses an answer by a path that sends the client to another path of this host: many clients
+/// would send its key there. `called` is the URL of the call, below `home`.
+///
+/// # Errors
+/// 502 with the remedy.
+pub(super) fn check_redirect(
+    answer: &Response<Body>,
+    called: &str,
+    home: &str,
+) -> Result<(), ApiError> {
+    let Some(location) = answer.headers().get(header::LOCATION) else { return Ok(()) };
+    if !answer.status().is_redirection() {
+        return Ok(());
+    }
+    let (Ok(called), Ok(location)) = (Url::parse(called), location.to_str()) else {
+        return Err(invalid_redirect(home));
+    };
+    let leads_to = called.join(location).map_err(|_| invalid_redirect(home))?;
+    // Of the port nobody knows what a proxy in front has made of it.
+    match leads_to.host() != called.host() || leads_to.path().starts_with(home) {
+        true => Ok(()),
+        false => Err(invalid_redirect(home)),
+    }
+}
+
+fn invalid_redirect(home: &str) -> ApiError {
+    let sentence = format!(
+        "the handler redirects to a path of this host that is not below `{home}`, where it is no \
+         handler's: begin its paths with `X-Forwarded-Prefix`, or call it by a host name of its own"
+    );
+    ApiError::new(ErrorCode::InvalidAnswer, sentence)
+}
+
 /// The cookies without those of the console, in one line. HTTP/2 sends each in a line of its own.
 fn cookies_of_handler(headers: &HeaderMap) -> Option<HeaderValue> {
-    let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
-    let cookies = lines.flat_map(|line| line.split(';')).map(str::trim);
-    let cookies: Vec<_> = cookies.filter(|one| !one.is_empty() && !is_of_console(one)).collect();
-    (!cookies.is_empty()).then(|| HeaderValue::from_str(&cookies.join("; ")).ok()).flatten()
+    let lines = headers.get_all(header::COOKIE).iter();
+    let cookies = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+    let cookies = cookies.map(<[u8]>::trim_ascii);
+    let kept: Vec<_> = cookies.filter(|one| !one.is_empty() && !is_of_console(one)).collect();
+    (!kept.is_empty()).then(|| HeaderValue::from_bytes(&kept.join(&b"; "[..])).ok()).flatten()
 }
 
 /// A cookie without its `Domain`, so that it is for its own name only; `None` for one with a name
 /// of the console's cookie.
 fn cookie_of_name(line: &HeaderValue) -> Option<HeaderValue> {
-    let line = line.to_str().ok().filter(|line| !is_of_console(line.trim_start()))?;
-    let is_domain = |part: &str| {
-        let name = part.split('=').next().unwrap_or_default();
-        name.trim().eq_ignore_ascii_case("domain")
+    let is_domain = |part: &[u8]| {
+        let name = part.split(|byte| *byte == b'=').next().unwrap_or_default();
+        name.trim_ascii().eq_ignore_ascii_case(b"domain")
     };
-    let mut parts = line.split(';');
-    let pair = parts.next().unwrap_or_default().to_owned();
-    let kept = parts.filter(|part| !is_domain(part)).fold(pair, |line, part| line + ";" + part);
-    HeaderValue::from_str(&kept).ok()
+    let mut parts = line.as_bytes().split(|byte| *byte == b';');
+    let pair = parts.next().filter(|pair| !is_of_console(pair))?;
+    let mut kept = vec![pair];
+    kept.extend(parts.filter(|part| !is_domain(part)));
+    HeaderValue::from_bytes(&kept.join(&b";"[..])).ok()
 }
 
 fn is_active(kind: &str) -> bool {

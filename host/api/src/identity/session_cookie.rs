@@ -163,10 +163,13 @@ fn line(call: &Parts, token: &str, max_age_s: u32) -> HeaderValue {
     HeaderValue::try_from(line).expect("names and tokens are letters, digits, `-` and `_`")
 }
 
-/// Whether a cookie may be one of the console, of this host or of another one of its name. The text
-/// begins with the cookie's name.
-pub(crate) fn is_of_console(cookie: &str) -> bool {
-    cookie.strip_prefix(HOST_PREFIX).unwrap_or(cookie).starts_with(NAME)
+/// Whether a cookie, which begins with its name, may be one of the console, of this host or of
+/// another one of its name. A cookie without a name is sent as its value alone.
+pub(crate) fn is_of_console(cookie: &[u8]) -> bool {
+    let is_before = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'=';
+    let start = cookie.iter().position(|byte| !is_before(byte)).unwrap_or(cookie.len());
+    let name = cookie.get(start..).unwrap_or_default();
+    name.strip_prefix(HOST_PREFIX.as_bytes()).unwrap_or(name).starts_with(NAME.as_bytes())
 }
 
 /// The name of the cookie without the prefix. Browsers send a cookie to all ports of a machine, so

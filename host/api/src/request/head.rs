@@ -18,6 +18,9 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), ApiError> {
     let headers = request.headers();
     // HTTP/2 has the host in the URL, and HTTP/1.0 has no such header.
     let needs_host = request.version() == Version::HTTP_11;
+    if request.uri().authority().is_some_and(|named| named.as_str().contains('@')) {
+        return Err(ApiError::bad_request("the URL's host must have no user"));
+    }
     match one(headers, &header::HOST)? {
         Some(host) if !is_host(host) => {
             return Err(ApiError::bad_request(
@@ -134,6 +137,8 @@ mod tests {
 
     #[test]
     fn the_url_and_the_header_name_one_host() {
+        let user = Request::builder().uri("http://u@a.example/").header("host", "u@a.example");
+        assert!(check(&user.body(()).unwrap()).is_err());
         for (host, expected) in
             [("a.example:80", true), ("A.example:80", true), ("a.example", false)]
         {

@@ -39,7 +39,11 @@ pub(crate) struct WaitingRequest {
 
 /// The line.
 #[derive(Debug, Default)]
-pub(crate) struct RequestLine(Mutex<Waiting>);
+pub(crate) struct RequestLine {
+    waiting: Mutex<Waiting>,
+    /// Fires when the endpoint was deleted.
+    deleted: CancellationToken,
+}
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -58,12 +62,17 @@ struct Waiting {
 pub(crate) struct Number(u64);
 
 impl RequestLine {
+    /// A token for the end of one request, which also fires with the endpoint's deletion.
+    pub(crate) fn stop(&self) -> CancellationToken {
+        self.deleted.child_token()
+    }
+
     /// Adds a request at the end.
     ///
     /// # Errors
     /// The line is full, or closed.
     pub(crate) fn push(&self, request: WaitingRequest) -> Result<(Number, Demand), NoAnswer> {
-        let mut waiting = self.0.lock();
+        let mut waiting = self.waiting.lock();
         if waiting.is_closed {
             return Err(NoAnswer::Stopped);
         }
@@ -80,12 +89,12 @@ impl RequestLine {
 
     /// The number of requests that wait.
     pub(crate) fn len(&self) -> usize {
-        self.0.lock().requests.len()
+        self.waiting.lock().requests.len()
     }
 
     /// Takes the first request of the caller whose turn it is.
     pub(crate) fn take(&self) -> Option<(Number, WaitingRequest, Demand)> {
-        let mut waiting = self.0.lock();
+        let mut waiting = self.waiting.lock();
         let number = Number(waiting.turns.first()?.number);
         let request = waiting.requests.remove(&number)?;
         waiting.turns.change(&request.caller, true, VecDeque::pop_front);
@@ -94,7 +103,7 @@ impl RequestLine {
 
     /// Puts a request back that was taken and not begun, unless its client has left.
     pub(crate) fn put_back(&self, number: Number, request: WaitingRequest) -> Demand {
-        let mut waiting = self.0.lock();
+        let mut waiting = self.waiting.lock();
         if waiting.is_closed || request.stop.is_cancelled() {
             let demand = waiting.demand();
             drop(waiting);
@@ -110,7 +119,7 @@ impl RequestLine {
 
     /// Removes a request; `None` if it does not wait any more.
     pub(crate) fn remove(&self, number: Number) -> Option<Demand> {
-        let mut waiting = self.0.lock();
+        let mut waiting = self.waiting.lock();
         let removed = waiting.requests.remove(&number)?;
         let is_other = |waiter: &Waiter<()>| waiter.number != number.0;
         waiting.turns.change(&removed.caller, false, |all| all.retain(is_other));
@@ -121,10 +130,16 @@ impl RequestLine {
         Some(demand)
     }
 
-    /// Removes all requests, and takes no more: the endpoint was deleted, or the host drains.
+    /// Ends all requests, also those that run, and takes no more: the endpoint was deleted.
+    pub(crate) fn delete(&self) {
+        self.close();
+        self.deleted.cancel();
+    }
+
+    /// Removes all requests that wait, and takes no more: the host drains.
     pub(crate) fn close(&self) {
         let removed = {
-            let mut waiting = self.0.lock();
+            let mut waiting = self.waiting.lock();
             waiting.is_closed = true;
             waiting.version += 1;
             waiting.turns = Turns::default();

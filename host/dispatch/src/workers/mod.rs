@@ -78,12 +78,18 @@ impl EndpointWorkers {
         self.incarnation == deployment.incarnation
     }
 
-    /// The endpoint was deleted, or the host drains.
+    /// The host drains: what runs goes on.
     pub(crate) fn close(&self) {
         self.state.lock().close();
         self.changed.notify_waiters();
         self.earlier.notify_one();
         self.requests.close();
+    }
+
+    /// The endpoint was deleted. The store stops its jobs.
+    pub(crate) fn delete(&self) {
+        self.close();
+        self.requests.delete();
     }
 
     /// The HTTP requests that wait.
@@ -127,7 +133,7 @@ impl EndpointWorkers {
         let found = shared.catalog.deployment(&self.endpoint);
         let found = found.filter(|found| self.are_of(found));
         if found.is_none() {
-            self.close();
+            self.delete();
         }
         found
     }
