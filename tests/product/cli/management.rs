@@ -84,7 +84,7 @@ async fn a_deploy_is_rolled_back_with_one_command() {
 async fn requests_are_listed_by_status() {
     let host = shared_host();
     let settings = json!({ "type": "LOAD_BALANCER" });
-    let site = host.deploy(&guests::http_playground(), "cli-site", settings).await;
+    let site = host.deploy(&guests::http_playground(), "cli-requests", settings).await;
     for path in ["/", "/status?code=503"] {
         let path = format!("/http/{site}{path}");
         let answer = host.client.request(Method::GET, &path).send().await.unwrap();

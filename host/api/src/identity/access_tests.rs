@@ -38,7 +38,7 @@ fn without_keys_only_callers_on_this_machine_are_admitted() {
     }
     assert!(!is_admitted(None, None));
     assert!(!is_admitted(Some("localhost"), Some("null")));
-    assert!(!is_admitted(Some("localhost:8080"), Some("http://localhost:3000")));
+    assert!(is_admitted(Some("localhost:8080"), Some("http://localhost:3000")));
 }
 
 #[test]
