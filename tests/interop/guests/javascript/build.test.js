@@ -28,7 +28,8 @@ const ran = (source, input = {}) =>
 
 test("a module without a handler is refused", async () => {
   const why =
-    "error: there is no handler: export a function as default or as `handler`, or call serve(handler)";
+    "error: there is no handler: export a function as default or as `handler`, or call serve(handler); " +
+    "for HTTP, export an application with a function `fetch` as default";
   assert.equal(await refusal("export const a = 1;"), why);
   assert.equal(await refusal("export default { a: 1 };"), why);
 });
