@@ -252,7 +252,7 @@ sbom: ## target/gristmill.cdx.json: every crate of the released binary, as Cyclo
 	@command -v cargo-cyclonedx >/dev/null || $(CARGO) install --locked cargo-cyclonedx
 	$(CARGO) cyclonedx --manifest-path host/Cargo.toml --format json --spec-version 1.5 --no-build-deps --override-filename sbom
 	mv host/sbom.json target/gristmill.cdx.json
-	@rm -f host/*/sbom.json guest-sdk/sbom.json tests/sbom.json # it writes one for each crate
+	@find host guest-sdk tests -name sbom.json -delete # it writes one for each crate
 
 licences: # target/THIRD-PARTY-LICENSES.txt: the licence of every crate in the released binary
 	@command -v cargo-about >/dev/null || $(CARGO) install --locked --features cli cargo-about
