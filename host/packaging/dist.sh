@@ -124,7 +124,7 @@ image() {
   cp "$stage/gristmill" "$context"
   cp /etc/ssl/certs/ca-certificates.crt "$context/root/etc/ssl/certs"
   printf 'gristmill:x:10001:10001::/data:/usr/bin/gristmill\n' >"$context/root/etc/passwd"
-  buildah build --quiet --format docker --timestamp "$SOURCE_DATE_EPOCH" \
+  buildah build --quiet --timestamp "$SOURCE_DATE_EPOCH" \
     --platform "linux/$deb" --manifest "gristmill:$version" --file $packaging/image/Containerfile "$context"
 }
 
