@@ -43,11 +43,11 @@ for system; do
   new_system
   wheel
   node_package
-  archive
+  archive archive x86_64
   install_script
 done
 echo "image:"
 image
-echo "ARM64:"
+echo "ARM64, under an emulator:"
 arm64
 echo "ok"

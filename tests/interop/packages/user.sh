@@ -23,6 +23,16 @@ ended() {
   exit $outcome
 }
 
+# A way from the first command to the first job: `first_command`, its steps, and `first_job_done WAY`.
+first_command() { way_begun=$(date +%s); }
+
+first_job_done() {
+  seconds=$(($(date +%s) - way_begun))
+  printf '  %-46s %5d s\n' "$1: from the first command to the first job" $seconds
+  step="$1: the first job within 60 s"
+  [ $seconds -le 60 ]
+}
+
 # refused WORDS COMMAND…: the command fails, and its output has these words.
 refused() {
   words=$1 && shift
@@ -48,10 +58,11 @@ new_system() {
   ! chroot "$root" sh -c 'command -v cc gcc rustc cargo'
 }
 
-# inside USER COMMAND…: in a clean environment, with the key if a host has written one.
+# inside USER COMMAND…: in a clean environment, with the key if a host has written one. `emulated` is a command that runs
+# the rest in the user namespace where the kernel emulates ARM64.
 inside() {
   user=$1 && shift
-  ${exec:-} chroot "$root" setpriv --reuid "$user" --regid "$user" --init-groups env --chdir "/home/somebody" -i HOME=/home/somebody \
+  ${exec:-} ${emulated:-} chroot "$root" setpriv --reuid "$user" --regid "$user" --init-groups env --chdir "/home/somebody" -i HOME=/home/somebody \
     PATH="${path:-}/usr/local/bin:/usr/bin:/bin" ${key:+GRISTMILL_API_KEY=$key} "$@"
 }
 
@@ -107,9 +118,12 @@ jobs_run() {
 deb_serve="gristmill serve --config /etc/gristmill/gristmill.toml"
 
 deb() {
+  first_command
   step ".deb: install" chroot "$root" dpkg --install "/dist/gristmill_$version-1_amd64.deb"
   step ".deb: start" start gristmill /var/lib/gristmill $deb_serve
   step ".deb: deploy a sample, run a job" first_job gristmill
+  first_job_done .deb
+  step "client alone: run a job" client
   ! command -v chromium >/dev/null || step ".deb: console in Chromium" console
   step ".deb: manual page, completion" test -s "$root/usr/share/man/man1/gristmill-serve.1.gz" -a \
     -s "$root/usr/share/bash-completion/completions/gristmill"
@@ -131,6 +145,13 @@ deb() {
   fi
 }
 
+client() {
+  inside somebody tar xf "/dist/gristmill-client-$version-x86_64-linux.tar.xz"
+  inside somebody "gristmill-client-$version-x86_64-linux/gristmill-client" submit word-count --input "$text" --wait |
+    tee "$temp/output"
+  grep -q '"words":6' "$temp/output"
+}
+
 newer_deb() {
   rm -rf "$temp/newer"
   dpkg-deb --raw-extract "$dist/gristmill_$version-1_amd64.deb" "$temp/newer"
@@ -141,26 +162,30 @@ newer_deb() {
 rpm_package() {
   command -v rpm >/dev/null || { echo "skipped: .rpm needs rpm (apt install rpm)"; return; }
   package=$dist/gristmill-$version-1.x86_64.rpm
+  first_command
   step ".rpm: install" rpm --root "$root" --nodeps --install "$package"
   step ".rpm: start" start gristmill /var/lib/gristmill $deb_serve
   step ".rpm: deploy a sample, run a job" first_job gristmill
+  first_job_done .rpm
   stop
   step ".rpm: remove" rpm --root "$root" --nodeps --erase gristmill
   [ ! -e "$root/usr/bin/gristmill" ] && [ -s "$root/var/lib/gristmill/store.db" ]
 }
 
-# as_somebody WAY DIRECTORY COMMAND…: a user without rights starts the host from this directory, and runs a job with the
-# command.
+# as_somebody WAY DIRECTORY COMMAND…: a user without rights, who has installed by this way, starts the host from this
+# directory, and runs a job with the command.
 as_somebody() {
   way=$1 path=$2: && shift 2
   step "$way: start" start somebody /home/somebody/gristmill-data gristmill serve
   step "$way: deploy a sample, run a job" first_job "$@"
+  first_job_done "$way"
   stop
   rm -rf "$root/home/somebody/gristmill-data"
   path=
 }
 
 wheel() {
+  first_command
   step "wheel: install" inside somebody sh -c "python3 -m venv venv && venv/bin/pip install --no-index /dist/gristmill-$version-*x86_64*.whl"
   as_somebody wheel /home/somebody/venv/bin gristmill
 }
@@ -171,15 +196,18 @@ node_package() {
   cp -r "$(npm root --global)/npm" "$root/usr/local/lib/node_modules"
   ln -sf ../lib/node_modules/npm/bin/npm-cli.js "$root/usr/local/bin/npm"
   ln -sf ../lib/node_modules/npm/bin/npx-cli.js "$root/usr/local/bin/npx"
+  first_command
   step "npm: install" inside somebody npm install --offline --no-audit --no-fund \
     "/dist/gristmill-$version.tgz" "/dist/gristmill-linux-x64-$version.tgz"
   as_somebody npm /home/somebody/node_modules/.bin npx --offline gristmill
 }
 
+# archive WAY PROCESSOR
 archive() {
-  name=gristmill-$version-x86_64-linux
-  step "archive: unpack" inside somebody tar xf "/dist/$name.tar.xz"
-  as_somebody archive "/home/somebody/$name" gristmill
+  name=gristmill-$version-$2-linux
+  first_command
+  step "$1: unpack" inside somebody tar xf "/dist/$name.tar.xz"
+  as_somebody "$1" "/home/somebody/$name" gristmill
 }
 
 install_script() {
@@ -244,11 +272,31 @@ in_container() {
   grep -q '"words":6' "$temp/output"
 }
 
-# The programs for ARM64 run under an emulator.
+# The programs for ARM64 run under an emulator. The kernel starts it for each of their files, so a host can start its own
+# file, which compiles handlers. The list of such files belongs to a user namespace: that of the machine does not change.
 arm64() {
-  command -v qemu-aarch64-static >/dev/null || { echo "skipped: ARM64 needs qemu-aarch64-static (apt install qemu-user-static)"; return; }
-  name=gristmill-$version-aarch64-linux
-  [ -f "$dist/$name.tar.xz" ] || { echo "skipped: there is no $name.tar.xz"; return; }
-  tar xf "$dist/$name.tar.xz" --directory "$temp"
-  step "ARM64: the program starts" sh -c "qemu-aarch64-static $temp/$name/gristmill --version | grep -q $version"
+  format=/usr/lib/binfmt.d/qemu-aarch64.conf
+  [ -f $format ] || { echo "skipped: ARM64 needs $format (apt install qemu-user-static)"; return; }
+  [ -f "$dist/gristmill-$version-aarch64-linux.tar.xz" ] || { echo "skipped: there are no files for ARM64"; return; }
+  new_system
+  unshare --user --mount sleep infinity &
+  emulated="nsenter --target $! --user --mount"
+  for map in uid_map gid_map; do
+    for _ in $(seq 100); do ! echo "0 0 65536" 2>/dev/null >"/proc/$!/$map" || break; sleep 0.1; done
+  done
+  formats=/proc/sys/fs/binfmt_misc
+  if ! $emulated sh -c "mount -t binfmt_misc binfmt_misc $formats && cat $format >$formats/register"; then
+    echo "skipped: ARM64 needs Linux 6.7 or newer, which has a list of formats for each user namespace"
+    return
+  fi
+  emulated="nsenter --target $! --user"
+  archive "ARM64 archive" aarch64
+  chroot "$root" dpkg --add-architecture arm64
+  first_command
+  step "ARM64 .deb: install" chroot "$root" dpkg --install "/dist/gristmill_$version-1_arm64.deb"
+  step "ARM64 .deb: start" start gristmill /var/lib/gristmill $deb_serve
+  step "ARM64 .deb: deploy a sample, run a job" first_job gristmill
+  first_job_done "ARM64 .deb"
+  stop
+  emulated=
 }
