@@ -111,11 +111,13 @@ node_package() {
   npm pack --silent --pack-destination $out "$work/npm"
 }
 
-# The SDKs are the same for all processors.
+# The SDKs are the same for all processors. No registry has the crates yet, so packing them is a check only, without a
+# lock file, for which cargo would ask crates.io for those that depend on each other.
 sdks() {
   python -m build --wheel --outdir $out guest-sdk/python
   (cd guest-sdk/javascript && npm pack --silent --pack-destination "../../$out")
-  cargo package --locked --no-verify --target-dir $work/crates $(printf -- '--package gristmill-%s ' wire client commands sdk)
+  cargo package --locked --no-verify --exclude-lockfile --target-dir $work/crates \
+    $(printf -- '--package gristmill-%s ' wire client commands sdk)
 }
 
 image() {
