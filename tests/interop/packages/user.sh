@@ -70,6 +70,8 @@ inside() {
 start() {
   user=$1 data=$2 && shift 2
   key=
+  # Otherwise the first look may find the line of the host before.
+  : >"$temp/host.log"
   # The host takes the place of the shell, so that it gets the signal of `stop`.
   (exec=exec && inside "$user" "$@") >"$temp/host.log" 2>&1 &
   host=$!
