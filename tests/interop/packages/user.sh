@@ -54,7 +54,8 @@ new_system() {
   # Read-only, so that no removal of the system can reach the files.
   mount --bind "$dist" "$root/dist"
   mount --options remount,bind,ro "$root/dist"
-  chroot "$root" useradd --create-home somebody
+  # All users start in this directory, which Debian 13 otherwise keeps from others.
+  chroot "$root" useradd --create-home --key HOME_MODE=0755 somebody
   ! chroot "$root" sh -c 'command -v cc gcc rustc cargo'
 }
 
