@@ -27,7 +27,7 @@ names() {
   stage=$work/$1
 }
 
-for program in python3 npm buildah minisign xz; do
+for program in python3 npm buildah minisign xz ar; do
   command -v "$program" >/dev/null || { echo "make dist needs \`$program\`: install it (Debian: apt install $program)" >&2; exit 2; }
 done
 # The crates of a release name their commit, so cargo packs them only from a clone without changes.
@@ -85,6 +85,9 @@ system_packages() {
   for packager in deb rpm; do
     ARCH=$deb VERSION=$version STAGE=$stage nfpm package --config $packaging/nfpm.yaml --packager $packager --target $out
   done
+  # nfpm's own compressor makes a file that is a quarter larger.
+  package=$PWD/$out/gristmill_$version-1_$deb.deb
+  (cd "$stage" && ar x "$package" data.tar && xz --force data.tar && ar d "$package" data.tar && ar q "$package" data.tar.xz)
 }
 
 wheel() {
