@@ -5,8 +5,6 @@
 set -eu
 cd "$(dirname "$0")/../.."
 
-# buildah needs no service and no rights beyond those of its caller.
-export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
 # Incremental compilation would make other programs of the same source.
 export CARGO_INCREMENTAL=0
 packaging=host/packaging
@@ -15,6 +13,12 @@ work=target/dist-work
 version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
+
+# images COMMAND…: buildah, which needs no service and no rights beyond those of its caller, with a store of its own.
+images() {
+  BUILDAH_ISOLATION=chroot buildah --storage-driver vfs --root "$PWD/$work/images" \
+    --runroot "$PWD/$work/images-run" "$@"
+}
 
 # The name of a processor in each of the formats.
 names() {
@@ -129,7 +133,7 @@ image() {
   cp "$stage/gristmill" "$context"
   cp /etc/ssl/certs/ca-certificates.crt "$context/root/etc/ssl/certs"
   printf 'gristmill:x:10001:10001::/data:/usr/bin/gristmill\n' >"$context/root/etc/passwd"
-  buildah build --quiet --timestamp "$SOURCE_DATE_EPOCH" \
+  images build --quiet --timestamp "$SOURCE_DATE_EPOCH" \
     --platform "linux/$deb" --manifest "gristmill:$version" --file $packaging/image/Containerfile "$context"
 }
 
@@ -139,7 +143,7 @@ cp target/gristmill.cdx.json $out
 cp target/THIRD-PARTY-LICENSES.txt $work
 for arch in ${ARCHES:-x86_64 aarch64}; do names "$arch" && build; done
 documents
-buildah manifest rm "gristmill:$version" 2>/dev/null || true
+rm -rf "$work/images" "$work/images-run"
 for arch in ${ARCHES:-x86_64 aarch64}; do
   names "$arch"
   archives "$arch"
@@ -150,7 +154,7 @@ for arch in ${ARCHES:-x86_64 aarch64}; do
 done
 node_package
 sdks
-buildah manifest push --quiet --all "gristmill:$version" "oci-archive:$out/gristmill-$version-image.tar"
+images manifest push --quiet --all "gristmill:$version" "oci-archive:$out/gristmill-$version-image.tar"
 sed "s|@VERSION@|$version|; s|@RELEASES@|${RELEASES:-}|" $packaging/install.sh >$out/install.sh
 (cd $out && sha256sum ./* | sed 's|\./||' >SHA256SUMS)
 if [ -z "${MINISIGN_KEY:-}" ]; then

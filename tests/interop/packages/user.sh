@@ -90,11 +90,17 @@ stop() {
   wait $host
 }
 
-# jobs COMMAND…: a sample is deployed and runs a job. The command is the program.
+# counted COMMAND…: the sample counts the words of a job. The command is the program.
+counted() {
+  "$@" submit word-count --input "$text" --wait >"$temp/output"
+  cat "$temp/output"
+  grep -q '"words":6' "$temp/output"
+}
+
+# first_job COMMAND…: a sample is deployed and runs a job. The command is the program.
 first_job() {
   inside somebody "$@" deploy --sample word-count
-  inside somebody "$@" submit word-count --input "$text" --wait | tee "$temp/output"
-  grep -q '"words":6' "$temp/output"
+  counted inside somebody "$@"
 }
 
 console() {
@@ -150,9 +156,7 @@ deb() {
 
 client() {
   inside somebody tar xf "/dist/gristmill-client-$version-x86_64-linux.tar.xz"
-  inside somebody "gristmill-client-$version-x86_64-linux/gristmill-client" submit word-count --input "$text" --wait |
-    tee "$temp/output"
-  grep -q '"words":6' "$temp/output"
+  counted inside somebody "gristmill-client-$version-x86_64-linux/gristmill-client"
 }
 
 newer_deb() {
@@ -261,18 +265,24 @@ UNIT
 
 image() {
   command -v buildah >/dev/null || { echo "skipped: the image needs buildah (apt install buildah)"; return; }
-  export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
-  container=$(buildah from --quiet "oci-archive:$dist/gristmill-$version-image.tar")
+  container=$(images from --quiet "oci-archive:$dist/gristmill-$version-image.tar")
   step "image: the host is healthy, runs a job" in_container
-  buildah rm "$container" >/dev/null
+}
+
+# images COMMAND…: buildah, with a store that ends with the test.
+images() {
+  BUILDAH_ISOLATION=chroot buildah --storage-driver vfs --root "$temp/images" --runroot "$temp/images-run" "$@"
 }
 
 in_container() {
-  buildah run "$container" -- /usr/bin/gristmill serve >"$temp/host.log" 2>&1 &
-  for _ in $(seq 300); do ! buildah run "$container" -- /usr/bin/gristmill health || break; sleep 0.1; done
-  buildah run "$container" -- /usr/bin/gristmill deploy --sample word-count
-  buildah run "$container" -- /usr/bin/gristmill submit word-count --input "$text" --wait | tee "$temp/output"
-  grep -q '"words":6' "$temp/output"
+  images run "$container" -- /usr/bin/gristmill serve >"$temp/host.log" 2>&1 &
+  runner=$!
+  for _ in $(seq 300); do ! images run "$container" -- /usr/bin/gristmill health || break; sleep 0.1; done
+  images run "$container" -- /usr/bin/gristmill deploy --sample word-count
+  counted images run "$container" -- /usr/bin/gristmill
+  # buildah does not pass a signal on.
+  kill -TERM "$(pidof gristmill)"
+  wait $runner
 }
 
 # The programs for ARM64 run under an emulator. The kernel starts it for each of their files, so a host can start its own
