@@ -54,7 +54,8 @@ build() {
   flags="-C linker=rust-lld -C link-self-contained=yes -C link-arg=--pack-dyn-relocs=relr"
   export "CARGO_TARGET_$(echo "$target" | tr a-z- A-Z_)_RUSTFLAGS=$flags"
   rustup target list --installed | grep -qx "$target" || rustup target add "$target"
-  cargo zigbuild --locked --profile published --package gristmill --package gristmill-commands --bins --target "$target"
+  # Always the same date, since a new one lets cargo compile all libraries in C again, and what needs them.
+  SOURCE_DATE_EPOCH=0 cargo zigbuild --locked --profile published --package gristmill --package gristmill-commands --bins --target "$target"
   rm -rf "$stage" && mkdir -p "$stage"
   cp "target/$target/published/gristmill" "target/$target/published/gristmill-client" LICENSE "$work/THIRD-PARTY-LICENSES.txt" "$stage"
 }
