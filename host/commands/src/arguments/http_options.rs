@@ -12,7 +12,7 @@ pub(super) struct HttpOptions {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     public: Option<bool>,
     /// An origin whose pages may send HTTP requests and read the answers, such as
-    /// https://example.com, or * for all; may be repeated. Replaces all origins of an earlier
+    /// `https://example.com`, or * for all; may be repeated. Replaces all origins of an earlier
     /// deploy.
     #[arg(long = "cors-origin", value_name = "ORIGIN")]
     cors_origins: Vec<String>,

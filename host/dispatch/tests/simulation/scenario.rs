@@ -291,8 +291,9 @@ impl Scenario {
             }
             _ => {
                 let workers_max = self.rng.random_range(0..=WORKERS_MAX);
-                deploy(&host.catalog, workers_max).await;
+                // Workers may see the change before the deploy returns.
                 host.runtime.allowed.lock().set(workers_max);
+                deploy(&host.catalog, workers_max).await;
                 host.dispatcher.refresh(&endpoint());
                 self.trace.record(format!("workersMax is {workers_max}"));
             }
@@ -356,8 +357,8 @@ impl Scenario {
     /// With enough time every job reaches its expected end, every call is answered, and no worker
     /// runs.
     async fn finish_all(&mut self, mut host: HostRun) {
-        deploy(&host.catalog, 2).await;
         host.runtime.allowed.lock().set(2);
+        deploy(&host.catalog, 2).await;
         host.dispatcher.refresh(&endpoint());
         for _ in 0..1_200 {
             assert!(!host.watch.is_finished(), "see above");

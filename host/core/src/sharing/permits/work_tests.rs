@@ -180,20 +180,19 @@ proptest! {
                 11 if !waits.is_empty() => drop(waits.swap_remove(which.index(waits.len()))),
                 _ => {
                     let share = &shares[usize::from(owner * 3 + endpoint)];
-                    waits.push(share.acquire_many(count).boxed());
+                    let mut wait = share.acquire_many(count).boxed();
+                    match (&mut wait).now_or_never() {
+                        Some(permit) => held.push(permit),
+                        None => waits.push(wait),
+                    }
                 }
             }
-            // Permits are granted when they are given back or when a caller comes; the futures
-            // only fetch them. A caller that comes may make room in the order for an earlier
-            // one, whose future was polled before.
-            loop {
-                let before = waits.len();
-                waits.retain_mut(|wait| match wait.now_or_never() {
-                    Some(permit) => { held.push(permit); false }
-                    None => true,
-                });
-                if waits.len() == before { break }
-            }
+            // Permits are granted when they are given back or when a caller comes, which may
+            // make room for an earlier one. The futures only fetch them.
+            waits.retain_mut(|wait| match wait.now_or_never() {
+                Some(permit) => { held.push(permit); false }
+                None => true,
+            });
             let mut line = permits.0.line.lock();
             let taken: u64 = held.iter().map(|permit| permit.amount().slots).sum();
             prop_assert_eq!(line.capacity.taken.slots, taken);
