@@ -255,20 +255,25 @@ pub struct Attempt<I = Json> {
 impl<I> Attempt<I> {
     /// The input, and the rest.
     pub fn split(self) -> (I, Attempt<()>) {
+        self.replace(())
+    }
+
+    /// The input, and the same attempt with another one.
+    pub fn replace<J>(self, other: J) -> (I, Attempt<J>) {
         let Self { key, number, deployment, input, s3_config, trace, timeout_ms, deadline, stop } =
             self;
-        let rest = Attempt {
+        let attempt = Attempt {
             key,
             number,
             deployment,
-            input: (),
+            input: other,
             s3_config,
             trace,
             timeout_ms,
             deadline,
             stop,
         };
-        (input, rest)
+        (input, attempt)
     }
 }
 

@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use gristmill_core::billing::usage::{Bill, JobUsage, Metered};
-use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::deploy::endpoint::{Deployment, EndpointType};
 use gristmill_core::id::{EndpointId, OwnerId, WorkerId};
 use gristmill_core::job::loss::HostLoss;
 use gristmill_core::job::payload::Json;
@@ -25,6 +25,7 @@ use tracing::{debug, warn};
 
 use crate::attempt_sink::{Place, Sink};
 use crate::attempt_spans::{AttemptSpans, EndedAttempt};
+use crate::requests::deferred;
 use crate::shared::Shared;
 
 /// The deadline of an attempt and the ttl of its job are on different clocks, which may differ by
@@ -155,7 +156,15 @@ async fn perform(
         deadline,
         stop: stop.clone(),
     };
-    let performing = shared.runtime.perform(reservation, attempt, sink.clone());
+    let performing = async {
+        let (runtime, kind) = (&*shared.runtime, attempt.deployment.endpoint.kind);
+        match kind {
+            EndpointType::Queue => runtime.perform(reservation, attempt, sink.clone()).await,
+            EndpointType::LoadBalancer => {
+                deferred::perform(runtime, reservation, attempt, sink.clone()).await
+            }
+        }
+    };
     let report = attend(shared, lease, &sink, &stop, performing).await;
     sink.incarnation().metrics().ended(measured(&report.usage));
     log_end(&endpoint, number, lease, &report);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gristmill_core::catalog::Catalog;
-use gristmill_core::deploy::endpoint::{Deployment, EndpointType, Scaler};
+use gristmill_core::deploy::endpoint::{Deployment, Scaler};
 use gristmill_core::http_call::HttpBody;
 use gristmill_core::http_calls::{HttpCalls, NoAnswer, WantedAnswer};
 use gristmill_core::id::EndpointId;
@@ -194,9 +194,8 @@ impl QueueListener for Dispatcher {
     fn demand_changed(&self, endpoint: &EndpointId, demand: Demand) {
         // The jobs of an earlier endpoint with this id may still be deleted, and their demand has
         // versions of its own.
-        if let Some((workers, now)) = self.workers(endpoint)
-            && now.endpoint.kind == EndpointType::Queue
-        {
+        if let Some((workers, now)) = self.workers(endpoint) {
+            let demand = workers.demand(now.endpoint.kind, demand);
             workers.apply(&self.starter, &now, Event::Demand(demand));
         }
     }
@@ -242,10 +241,6 @@ impl Workers for Dispatcher {
         }
         let Some((workers, now)) = self.workers(endpoint) else { return };
         workers.apply(&self.starter, &now, Event::Changed);
-        // The line of requests began with this process, so its changes are all known.
-        if now.endpoint.kind == EndpointType::LoadBalancer {
-            return;
-        }
         // The store reports only changes, and jobs may have waited since an earlier start.
         let (starter, endpoint) = (self.starter.clone(), endpoint.clone());
         self.starter.guests.spawn(async move {
@@ -254,6 +249,7 @@ impl Workers for Dispatcher {
             let Ok(demand) = shared.store.demand(&endpoint).await else { return };
             let now = shared.catalog.deployment(&endpoint).filter(|now| workers.are_of(now));
             if let Some(now) = now {
+                let demand = workers.demand(now.endpoint.kind, demand);
                 workers.apply(&starter, &now, Event::Demand(demand));
             }
         });

@@ -21,6 +21,7 @@ use http_body_util::{BodyExt as _, Empty};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use crate::requests::RETURNED;
 use crate::requests::line::{Number, WaitingRequest};
 use crate::shared::Shared;
 use crate::workers::{EndpointWorkers, Event, Starter};
@@ -30,9 +31,6 @@ const RETURNED_LOOK: Duration = Duration::from_secs(1);
 
 /// The code of an answer whose body the handler has not finished.
 const BROKE_OFF: &str = "invalid_answer";
-
-/// Why there is no answer, if the handler has not failed.
-const RETURNED: &str = "the handler returned without an answer";
 
 /// Has a request answered by the workers of its endpoint, whose present deployment is `now`.
 pub(crate) async fn call(

@@ -20,24 +20,26 @@ use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointType};
 use gristmill_core::deploy::template::Template;
 use gristmill_core::http_call::{HttpBody, HttpCall, InvalidAnswer};
 use gristmill_core::http_calls::{HttpCalls as _, NoAnswer, WantedAnswer};
-use gristmill_core::http_requests::{NewestRequests, ObservedRequest};
+use gristmill_core::http_requests::{NewestRequests, ObservedRequest, deferred};
 use gristmill_core::id::{EndpointId, KeyId, OwnerId, ShardId, TemplateId};
-use gristmill_core::job::record::Demand;
+use gristmill_core::job::record::{Demand, JobRecord, NewJob};
+use gristmill_core::job::state::JobStatus;
+use gristmill_core::limits::OUTPUT_BYTES_MAX;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun, FailureReason, Reservation,
     Runtime, RuntimeLoad,
 };
 use gristmill_core::sharing::shares::Level;
 use gristmill_core::signals::{QueueListener as _, Signals};
-use gristmill_core::store::StoreError;
+use gristmill_core::store::{JobStore as _, StoreError, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::trace::Tracer;
 use gristmill_core::workers::Workers as _;
 use gristmill_dispatch::{Dispatcher, Parts};
-use gristmill_test_support::{ModelStore, usage_of_all_hours};
+use gristmill_test_support::{ModelStore, new_job, usage_of_all_hours};
 use http::{Request, Response};
 use http_body::Frame;
-use http_body_util::{BodyExt as _, Empty, StreamBody};
+use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -76,7 +78,7 @@ impl Runtime for Site {
     }
 
     async fn perform(&self, _: Reservation, _: Attempt, _: Arc<dyn AttemptSink>) -> AttemptReport {
-        panic!("there are no jobs");
+        panic!("a handler of HTTP runs no jobs");
     }
 
     async fn serve(
@@ -123,6 +125,21 @@ impl Runtime for Site {
             "/invalid" => {
                 let _ = answer.send(Err(InvalidAnswer("no".to_owned())));
                 AttemptEnd::Returned(())
+            }
+            "/broken" => {
+                let pieces = futures::stream::iter([
+                    Ok(Frame::data(Bytes::from("a"))),
+                    Err(std::io::Error::other("no more")),
+                ]);
+                let body = StreamBody::new(pieces).boxed_unsync();
+                let _ = answer.send(Ok(Response::new(body)));
+                AttemptEnd::Returned(())
+            }
+            "/large" => {
+                let body = Full::new(vec![b'a'; OUTPUT_BYTES_MAX + 1].into());
+                let body = body.map_err(|never| match never {}).boxed_unsync();
+                let _ = answer.send(Ok(Response::new(body)));
+                self.wait(&attempt.stop).await
             }
             "/fail" => AttemptEnd::Failed { reason: FailureReason::Trap, error: "no".to_owned() },
             "/late" => AttemptEnd::DeadlineReached,
@@ -213,6 +230,26 @@ impl Bench {
         let caller = KeyId::new("k").unwrap();
         let wanted = WantedAnswer { deployment, caller, request, trace: None, observed };
         async move { dispatcher.call(wanted).await }
+    }
+
+    /// Has the request answered later, and returns the record of its job at the end.
+    async fn deferred(&self, path: &str) -> JobRecord {
+        let incarnation = self.catalog.deployment(&endpoint()).unwrap().incarnation.clone();
+        let request = Request::get(format!("http://site{path}")).body(Bytes::new()).unwrap();
+        let job = NewJob {
+            input: deferred::input(&request),
+            incarnation,
+            ..new_job(ShardId(1), OwnerId::new("o").unwrap(), endpoint())
+        };
+        let id = job.id;
+        assert_eq!(self.store.submit(job).await.unwrap(), SubmitAnswer::Queued);
+        loop {
+            let record = self.store.job(&endpoint(), id).await.unwrap().unwrap();
+            if record.status.is_final() {
+                return *record;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// The usage in the store.
@@ -366,13 +403,49 @@ async fn the_line_of_an_endpoint_is_bounded() {
     }
 }
 
-/// Such jobs are those of a deleted endpoint with the same id.
 #[tokio::test(start_paused = true)]
-async fn the_demand_of_jobs_is_not_that_of_requests() {
+async fn jobs_are_requests_that_are_answered_later() {
     let bench = Bench::new(1, 100).await;
-    let of_jobs = Demand { version: 1_000, ..Demand::default() };
+    for (path, status, error) in [
+        ("/", JobStatus::Completed, None),
+        ("/fail", JobStatus::Failed, Some("no")),
+        ("/nothing", JobStatus::Failed, Some("the handler returned without an answer")),
+        ("/invalid", JobStatus::Failed, Some("no")),
+        ("/broken", JobStatus::Failed, Some("the answer broke off: no more")),
+        ("/large", JobStatus::Failed, Some("the answer is larger than 20971520 bytes")),
+        ("/late", JobStatus::TimedOut, None),
+    ] {
+        let record = bench.deferred(path).await;
+        assert_eq!(record.status, status, "{path}: {record:?}");
+        let begins = error.is_none_or(|error| record.error.as_ref().unwrap().starts_with(error));
+        assert!(begins, "{path}: {record:?}");
+    }
+    bench.until_stopped(1).await;
+    let record = bench.deferred("/").await;
+    let output = bench.store.output(record.id).await.unwrap().unwrap();
+    assert_eq!(deferred::answer(&output).unwrap().into_body(), "hello");
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_and_requests_share_the_workers() {
+    let bench = Bench::new(2, 100).await;
+    let later = futures::future::join_all((0..8).map(|_| bench.deferred("/")));
+    let now = futures::future::join_all((0..8).map(|_| bench.call("/")));
+    let (later, now) = tokio::join!(later, now);
+    assert!(later.iter().all(|record| record.status == JobStatus::Completed));
+    assert!(now.iter().all(Result::is_ok));
+    assert_eq!(bench.site.running_max.load(Ordering::SeqCst), 2);
+}
+
+/// The database may be away, or the disk full: then jobs wait that nobody can claim.
+#[tokio::test(start_paused = true)]
+async fn jobs_that_cannot_be_claimed_keep_no_request_waiting() {
+    let bench = Bench::new(1, 100).await;
+    let of_jobs = Demand { version: 1_000, jobs: 5, claimable: 5, ..Demand::default() };
     bench.dispatcher.demand_changed(&endpoint(), of_jobs);
-    assert_eq!(text(bench.call("/").await.unwrap()).await, "hello");
+    for _ in 0..5 {
+        assert_eq!(text(bench.call("/").await.unwrap()).await, "hello");
+    }
 }
 
 #[tokio::test(start_paused = true)]

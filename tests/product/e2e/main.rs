@@ -28,6 +28,7 @@ mod health;
 mod hostile;
 mod hostile_uploads;
 mod http_endpoints;
+mod http_later;
 mod http_names;
 mod http_reference;
 mod http_usage;

@@ -15,6 +15,7 @@ use gristmill_core::id::{EndpointId, KeyId, OwnerId};
 use gristmill_edge::CallOrigin;
 
 use super::cors::Cors;
+use super::deferred::{self, Later};
 use super::target::{Address, PREFIX, Target};
 use super::{body, noted, refusal, request, rules};
 use crate::answer::browser_headers::with_security_headers;
@@ -102,7 +103,9 @@ impl Door {
         if address == Address::Name && !cors.as_ref().is_some_and(Cors::permits) {
             access::check_visit(self.state.control.keys.access(), &call.parts)?;
         }
-        let answered = match open.filter(|open| open.endpoint.settings.http.public) {
+        let later = Later::of(&call.parts.headers, call.target.rest.unwrap_or_default());
+        let public = open.filter(|open| open.endpoint.settings.http.public && later.is_none());
+        let answered = match public {
             Some(open) => self.visited(call, open, origin).await,
             None => self.admitted(call, id, origin).await,
         };
@@ -214,17 +217,29 @@ impl Door {
         let home = format!("{PREFIX}{}/", target.endpoint);
         let called = uri.authority().map(|host| format!("http://{host}{}", parts.uri.path()));
         rules::withhold(&mut headers, address, endpoint.settings.http.public);
-        let body = self.body(&parts, body, (&key, &check), &deployment).await?;
-        let mut request = Request::new(body);
-        (*request.method_mut(), *request.uri_mut()) = (parts.method, uri);
+        let mut request = Request::new(());
+        (*request.method_mut(), *request.uri_mut()) = (parts.method.clone(), uri);
         *request.headers_mut() = headers;
-        let trace = caller_trace(&parts.headers);
-        let (caller, observed) = (key.id.clone(), observed.clone());
-        let wanted = WantedAnswer { deployment, caller, request, trace, observed };
-        let answer = self.state.http_calls.call(wanted).await?;
-        // The request may have waited for minutes.
-        check.check()?;
-        let mut answer = answer.map(Body::new);
+        let mut answer = match Later::of(&parts.headers, rest) {
+            Some(Later::Submit) => {
+                let (call, caller) = ((&parts, body), (&key, &check));
+                let to = (&*deployment, address);
+                let answer = deferred::submit(&self.state, call, request, caller, to).await?;
+                return Ok(held(with_security_headers(answer), permit));
+            }
+            Some(Later::Fetch(id)) => deferred::fetch(&self.state, &key, &endpoint.id, id).await?,
+            None => {
+                let body = self.body(&parts, body, (&key, &check), &deployment).await?;
+                let request = request.map(|()| body);
+                let trace = caller_trace(&parts.headers);
+                let (caller, observed) = (key.id.clone(), observed.clone());
+                let wanted = WantedAnswer { deployment, caller, request, trace, observed };
+                let answer = self.state.http_calls.call(wanted).await?;
+                // The request may have waited for minutes.
+                check.check()?;
+                answer.map(Body::new)
+            }
+        };
         match address {
             Address::Path => {
                 rules::check_redirect(&answer, &called.unwrap_or_default(), &home)?;

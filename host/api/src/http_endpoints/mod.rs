@@ -13,6 +13,7 @@
 
 mod body;
 mod cors;
+mod deferred;
 mod door;
 mod noted;
 mod refusal;

@@ -135,9 +135,8 @@ impl AdmissionLayer {
         // Another owner's endpoint does not exist for this key.
         let deployment = self.state.control.endpoints.deployment(key, &id);
         let deployment = deployment.ok_or_else(not_found)?;
-        if deployment.endpoint.kind == EndpointType::LoadBalancer
-            && self.operation != Operation::Health
-        {
+        // Requests that are answered later are jobs, which are submitted otherwise.
+        if deployment.endpoint.kind == EndpointType::LoadBalancer && submits(self.operation) {
             return Err(ApiError::bad_request("not allowed for QB API"));
         }
         let job = part("job").and_then(|text| text.parse().ok());

@@ -1,5 +1,7 @@
 //! The requests of one endpoint that wait for a worker: callers take turns, and each caller's first
-//! one comes first. A caller is a key, or the address of a visitor.
+//! one comes first. A caller is a key, or the address of a visitor. The jobs of the endpoint, which
+//! are requests that are answered later, wait in the store; they take turns with all of the line,
+//! whose demand includes theirs.
 //!
 //! **Bounds.** [`WAITING_MAX`] requests, each with its head and no more than one piece of its body.
 
@@ -52,7 +54,11 @@ struct Waiting {
     turns: Turns<KeyId, VecDeque<Waiter<()>>>,
     /// Numbers that were given so far.
     given: u64,
-    /// Changes of the line.
+    /// The jobs that wait in the store.
+    jobs: Demand,
+    /// Whether the next turn is that of a job, if one waits.
+    is_jobs_turn: bool,
+    /// Changes of the line and of the jobs.
     version: u64,
     is_closed: bool,
 }
@@ -92,12 +98,33 @@ impl RequestLine {
         self.waiting.lock().requests.len()
     }
 
+    /// The jobs that wait in the store have changed. Returns the demand with them.
+    pub(crate) fn jobs_changed(&self, jobs: Demand) -> Demand {
+        let mut waiting = self.waiting.lock();
+        // Reports of the store may overtake each other.
+        if jobs.version > waiting.jobs.version {
+            waiting.jobs = jobs;
+            return waiting.changed();
+        }
+        waiting.demand()
+    }
+
+    /// Whether a worker is to claim a job now, and not to take a request.
+    pub(crate) fn is_jobs_turn(&self) -> bool {
+        let mut waiting = self.waiting.lock();
+        let has_jobs = waiting.jobs.claimable > 0;
+        let is_jobs_turn = has_jobs && (waiting.is_jobs_turn || waiting.requests.is_empty());
+        waiting.is_jobs_turn &= !is_jobs_turn;
+        is_jobs_turn
+    }
+
     /// Takes the first request of the caller whose turn it is.
     pub(crate) fn take(&self) -> Option<(Number, WaitingRequest, Demand)> {
         let mut waiting = self.waiting.lock();
         let number = Number(waiting.turns.first()?.number);
         let request = waiting.requests.remove(&number)?;
         waiting.turns.change(&request.caller, true, VecDeque::pop_front);
+        waiting.is_jobs_turn = true;
         Some((number, request, waiting.changed()))
     }
 
@@ -162,11 +189,12 @@ impl Waiting {
 
     fn demand(&self) -> Demand {
         let count = self.requests.len() as u64;
+        let since = self.requests.values().next().map(|request| request.since);
         Demand {
             version: self.version,
-            jobs: count,
-            since: self.requests.values().next().map(|request| request.since),
-            claimable: count,
+            jobs: self.jobs.jobs + count,
+            since: self.jobs.since.into_iter().chain(since).min(),
+            claimable: self.jobs.claimable + count,
             called: 0,
             level: Level::CLIENT,
         }
@@ -215,6 +243,24 @@ mod tests {
             line.push(request(caller)).unwrap();
         }
         assert_eq!(taken(&line), ["a", "b", "c", "a", "a", "a"]);
+    }
+
+    #[test]
+    fn jobs_and_requests_take_turns() {
+        let line = RequestLine::default();
+        assert!(!line.is_jobs_turn());
+        let jobs = Demand { version: 7, jobs: 2, claimable: 2, ..Demand::default() };
+        assert_eq!(line.jobs_changed(jobs).claimable, 2);
+        for caller in ["a", "b"] {
+            line.push(request(caller)).unwrap();
+        }
+        let late = Demand { version: 6, ..Demand::default() };
+        assert_eq!(line.jobs_changed(late).claimable, 4, "an older report changes nothing");
+        let is_job = || line.is_jobs_turn() || line.take().is_none();
+        let turns: Vec<_> = iter::repeat_with(is_job).take(5).collect();
+        assert_eq!(turns, [false, true, false, true, true]);
+        let none = line.jobs_changed(Demand { version: 8, ..Demand::default() });
+        assert!(none.claimable == 0 && !line.is_jobs_turn());
     }
 
     #[test]

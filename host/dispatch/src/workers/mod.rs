@@ -12,10 +12,10 @@ mod task;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use gristmill_core::deploy::endpoint::{Deployment, Scaling};
+use gristmill_core::deploy::endpoint::{Deployment, EndpointType, Scaling};
 use gristmill_core::id::{EndpointId, WorkerId};
 use gristmill_core::incarnation::EndpointIncarnation;
-use gristmill_core::job::record::LeftAttempt;
+use gristmill_core::job::record::{Demand, LeftAttempt};
 use gristmill_core::runtime::Reservation;
 use gristmill_core::sharing::shares::Level;
 use gristmill_core::workers::{self, WorkerCounts};
@@ -95,6 +95,14 @@ impl EndpointWorkers {
     /// The HTTP requests that wait.
     pub(crate) fn requests(&self) -> &RequestLine {
         &self.requests
+    }
+
+    /// The demand for workers, with these jobs in the store.
+    pub(crate) fn demand(&self, kind: EndpointType, jobs: Demand) -> Demand {
+        match kind {
+            EndpointType::Queue => jobs,
+            EndpointType::LoadBalancer => self.requests.jobs_changed(jobs),
+        }
     }
 
     pub(crate) fn counts(&self, scaling: Scaling) -> WorkerCounts {

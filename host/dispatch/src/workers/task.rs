@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use gristmill_core::deploy::endpoint::{Deployment, EndpointType};
-use gristmill_core::job::record::ClaimedJob;
+use gristmill_core::job::record::{ClaimedJob, Demand};
 use gristmill_core::runtime::{CannotRun, Reservation};
 use gristmill_core::sharing::shares::Level;
 use gristmill_core::store::StoreError;
@@ -65,6 +65,14 @@ struct Reserved {
     deployment: Arc<Deployment>,
     level: Level,
     reservation: Reservation,
+}
+
+/// What a worker has to do.
+enum Claimed {
+    Job(ClaimedJob),
+    Request(Number, WaitingRequest, Demand),
+    /// There was nothing, or the database did not answer.
+    Nothing(Step),
 }
 
 /// The end of a wait for a sandbox.
@@ -126,32 +134,52 @@ impl Task {
                 Waited::Ended => None,
             };
         };
-        let (endpoint, id) = (&deployment.endpoint.id, self.worker.id());
-        if deployment.endpoint.kind == EndpointType::LoadBalancer {
-            let Some((number, request, left)) = self.workers.requests().take() else {
-                drop(reserved);
-                return self.begin_or_end(&deployment, Step::FindsNoJob { seen });
-            };
-            self.apply(&deployment, Step::Claims(left));
-            self.answer(reserved, number, request).await;
-            return Some((Step::Ends, None));
-        }
-        let step = match self.shared().store.claim(endpoint, &id).await {
-            Ok(Some(job)) => {
-                self.apply(&deployment, Step::Claims(job.left));
+        let step = match self.claim(deployment.endpoint.kind, seen).await {
+            Claimed::Job(job) => {
+                let left = self.workers.demand(deployment.endpoint.kind, job.left);
+                self.apply(&deployment, Step::Claims(left));
                 self.run_job(reserved, job).await;
                 return Some((Step::Ends, None));
             }
-            Ok(None) => Step::FindsNoJob { seen },
-            // Nothing wakes a worker when the database of the jobs answers again.
-            Err(StoreError::Unavailable) => Step::FindsNoDatabase,
-            Err(error) => {
-                warn!(endpoint.id = %endpoint, %error, "worker `{id}` cannot claim: {error}");
-                Step::FindsNoJob { seen }
+            Claimed::Request(number, request, left) => {
+                self.apply(&deployment, Step::Claims(left));
+                self.answer(reserved, number, request).await;
+                return Some((Step::Ends, None));
             }
+            Claimed::Nothing(step) => step,
         };
         drop(reserved);
         self.begin_or_end(&deployment, step)
+    }
+
+    /// A job, or a request, of an endpoint of this type.
+    async fn claim(&self, kind: EndpointType, seen: u64) -> Claimed {
+        let requests = self.workers.requests();
+        let mut step = Step::FindsNoJob { seen };
+        if kind == EndpointType::Queue || requests.is_jobs_turn() {
+            match self.claim_job(seen).await {
+                Ok(job) => return Claimed::Job(job),
+                Err(found_none) => step = found_none,
+            }
+        }
+        match requests.take() {
+            Some((number, request, left)) => Claimed::Request(number, request, left),
+            None => Claimed::Nothing(step),
+        }
+    }
+
+    async fn claim_job(&self, seen: u64) -> Result<ClaimedJob, Step> {
+        let (endpoint, id) = (&self.workers.endpoint, self.worker.id());
+        match self.shared().store.claim(endpoint, &id).await {
+            Ok(Some(job)) => Ok(job),
+            Ok(None) => Err(Step::FindsNoJob { seen }),
+            // Nothing wakes a worker when the database of the jobs answers again.
+            Err(StoreError::Unavailable) => Err(Step::FindsNoDatabase),
+            Err(error) => {
+                warn!(endpoint.id = %endpoint, %error, "worker `{id}` cannot claim: {error}");
+                Err(Step::FindsNoJob { seen })
+            }
+        }
     }
 
     /// The next round after a step without a job.
