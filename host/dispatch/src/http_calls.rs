@@ -26,6 +26,13 @@ use crate::requests::line::{Number, WaitingRequest};
 use crate::shared::Shared;
 use crate::workers::{EndpointWorkers, Event, Starter};
 
+/// The path by which clients ask whether a handler is ready.
+const PING: &str = "/ping";
+
+/// The time after which such a request is answered although the component is still being loaded or
+/// compiled.
+const PING_WAIT: Duration = Duration::from_secs(1);
+
 /// The interval at which a call looks whether its request has returned to the line.
 const RETURNED_LOOK: Duration = Duration::from_secs(1);
 
@@ -43,6 +50,7 @@ pub(crate) async fn call(
     let of_request = observed.clone();
     let request = request.map(|body| counted(body, move |bytes| of_request.took(bytes)));
     let is_head = request.method() == Method::HEAD;
+    let mut is_ping = request.method() == Method::GET && request.uri().path() == PING;
     let (answer, mut answered) = oneshot::channel();
     let (ended, report) = oneshot::channel();
     let stop = workers.requests().stop();
@@ -59,13 +67,24 @@ pub(crate) async fn call(
     let mut client = Client { starter, workers, number, observed, stop: Some(stop) };
     workers.apply(starter, &now, Event::Demand(demand));
     let settings = &now.endpoint.settings;
-    let mut wait = Duration::from_millis(settings.http.queue_timeout_ms);
+    let queue_timeout = Duration::from_millis(settings.http.queue_timeout_ms);
+    let mut wait = if is_ping { PING_WAIT } else { queue_timeout };
     let answer = loop {
         tokio::select! {
             biased;
             answer = &mut answered => break answer,
             () = tokio::time::sleep(wait) => {
+                let was_ping = std::mem::take(&mut is_ping);
+                let initializing = || workers.counts(now.endpoint.scaling()).initializing;
+                let is_loading = was_ping && initializing() > 0;
+                if was_ping && !is_loading {
+                    wait = queue_timeout;
+                    continue;
+                }
                 if client.leave_line() {
+                    if is_loading {
+                        return Ok(loading());
+                    }
                     return Err(workers.fault().map_or(NoAnswer::Busy, NoAnswer::CannotRun));
                 }
                 // A worker has it, and may yet put it back.
@@ -89,6 +108,13 @@ pub(crate) async fn call(
             Err(no_answer(report.end, settings.execution_timeout_ms))
         }
     }
+}
+
+/// The answer to a ping while there is no handler yet.
+fn loading() -> Response<HttpBody> {
+    let mut answer = Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
+    *answer.status_mut() = StatusCode::NO_CONTENT;
+    answer
 }
 
 /// Why the handler has not answered.

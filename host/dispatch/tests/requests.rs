@@ -48,6 +48,8 @@ use tokio_util::sync::CancellationToken;
 struct Site {
     sandboxes: Arc<Semaphore>,
     is_broken: AtomicBool,
+    /// Nothing can be prepared meanwhile.
+    is_loading: AtomicBool,
     running: AtomicU64,
     running_max: AtomicU64,
     /// Requests that were stopped.
@@ -57,6 +59,9 @@ struct Site {
 #[async_trait]
 impl Runtime for Site {
     async fn prepare(&self, _: &Deployment) -> Result<(), CannotRun> {
+        while self.is_loading.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
         match self.is_broken.load(Ordering::SeqCst) {
             true => Err(CannotRun("it is broken".to_owned())),
             false => Ok(()),
@@ -92,7 +97,7 @@ impl Runtime for Site {
         self.running_max.fetch_max(running, Ordering::SeqCst);
         let (HttpCall { request, answer }, attempt) = attempt.split();
         let end = match request.uri().path() {
-            "/" => {
+            "/" | "/ping" => {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 let _ = answer.send(Ok(Response::new(pieces(&["hello"], None))));
                 AttemptEnd::Returned(())
@@ -192,6 +197,7 @@ impl Bench {
         let site = Arc::new(Site {
             sandboxes: Arc::new(Semaphore::new(sandboxes)),
             is_broken: AtomicBool::default(),
+            is_loading: AtomicBool::default(),
             running: AtomicU64::default(),
             running_max: AtomicU64::default(),
             stopped: AtomicU64::default(),
@@ -358,6 +364,23 @@ async fn a_request_for_a_broken_component_waits_until_it_is_mended() {
         }
     };
     tokio::time::timeout(Duration::from_secs(20), mended).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ping_is_answered_by_the_host_while_the_component_is_loaded() {
+    let bench = Bench::new(1, 100).await;
+    bench.site.is_loading.store(true, Ordering::SeqCst);
+    assert_eq!(bench.call("/ping").await.unwrap().status(), 204);
+    let other = tokio::spawn(bench.call("/"));
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    bench.site.is_loading.store(false, Ordering::SeqCst);
+    assert_eq!(other.await.unwrap().unwrap().status(), 200);
+    assert_eq!(text(bench.call("/ping").await.unwrap()).await, "hello");
+    // A busy worker is no reason.
+    let busy = tokio::spawn(bench.call("/wait"));
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert_eq!(bench.call("/ping").await.unwrap_err(), NoAnswer::Busy);
+    busy.abort();
 }
 
 #[tokio::test(start_paused = true)]
