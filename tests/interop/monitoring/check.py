@@ -73,7 +73,7 @@ def until(what, condition):
     return value
 
 
-def main(host, key_file, endpoint, directory):
+def main(host, key_file, endpoint, site, directory):
     key = pathlib.Path(key_file).read_text().strip()
     check_names(fetch(f"{host}/metrics", key))
     with socket.socket() as free:
@@ -89,7 +89,7 @@ def main(host, key_file, endpoint, directory):
     with open(directory / "prometheus.log", "w") as log:
         server = subprocess.Popen(["prometheus", f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/tsdb", f"--web.listen-address={address}"], stdout=log, stderr=log)
     try:
-        check_server(f"http://{address}", host, key, endpoint)
+        check_server(f"http://{address}", host, key, endpoint, site)
     except BaseException:
         print((directory / "prometheus.log").read_text()[-3000:])
         raise
@@ -98,7 +98,7 @@ def main(host, key_file, endpoint, directory):
         server.wait(30)
 
 
-def check_server(prometheus, host, key, endpoint):
+def check_server(prometheus, host, key, endpoint, site):
     def up():
         try:
             return [sample for sample in query(prometheus, "up") if sample["value"][1] == "1"]
@@ -108,16 +108,26 @@ def check_server(prometheus, host, key, endpoint):
     instance = until("the host is up in Prometheus", up)[0]["metric"]["instance"]
     failed = f'endpoint:gristmill_jobs_failed:ratio_rate5m{{endpoint="{endpoint}"}} > 0'
     assert not query(prometheus, failed)
-    admin = pathlib.Path(sys.argv[5]).read_text().strip()
+    admin = pathlib.Path(sys.argv[6]).read_text().strip()
 
     def job_fails():
-        fetch(f"{host}/v2/{endpoint}/runsync", admin, json.dumps({"input": json.loads(sys.argv[6])}).encode())
+        fetch(f"{host}/v2/{endpoint}/runsync", admin, json.dumps({"input": json.loads(sys.argv[7])}).encode())
         return query(prometheus, failed)
 
     until("a failure raises the recorded series", job_fails)
     print("ok: a failed job raises the recorded series")
+
+    def request_is_counted():
+        fetch(f"{host}/http/{site}/", admin)
+        return query(prometheus, f'rate(gristmill_requests_total{{endpoint="{site}"}}[1m]) > 0')
+
+    until("a request is counted", request_is_counted)
+    print("ok: a request of an HTTP endpoint is counted")
     values = {"$instance": instance, "$endpoint": endpoint, "$__rate_interval": "1m"}
     for file, title, expression in panels():
+        # Jobs have no requests.
+        if "gristmill_request" in expression:
+            expression = expression.replace("$endpoint", site)
         for name, value in values.items():
             expression = expression.replace(name, value)
         if not query(prometheus, expression) and title not in MAY_BE_EMPTY:
@@ -125,4 +135,4 @@ def check_server(prometheus, host, key, endpoint):
     print("ok: each panel has data")
 
 
-main(*sys.argv[1:5])
+main(*sys.argv[1:6])

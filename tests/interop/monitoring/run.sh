@@ -34,7 +34,8 @@ suite alerts 'SUCCESS|FAILED' promtool test rules "$here/rules.test.yml"
 export OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:9 OTEL_TRACES_SAMPLER=always_off
 start_host "$temp/data" 127.0.0.1:0
 logged deploy "$gristmill" deploy "$guests/playground.wasm" --name playground
+logged deploy "$gristmill" deploy "$guests/http-playground.wasm" --name site
 (umask 077 && "$gristmill" keys create --name prometheus --scope metrics --json | sed 's/.*"key": *"\([^"]*\)".*/\1/' >"$temp/key")
-suite server '^(ok|AssertionError)' python3 "$here/check.py" "$GRISTMILL_URL" "$temp/key" playground "$temp" "$GRISTMILL_DATA_DIR/admin.key" '{"op":"fail","message":"on purpose"}'
+suite server '^(ok|AssertionError)' python3 "$here/check.py" "$GRISTMILL_URL" "$temp/key" playground site "$temp" "$GRISTMILL_DATA_DIR/admin.key" '{"op":"fail","message":"on purpose"}'
 
 finish
