@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use http::{Request, Response};
 
 use crate::deploy::endpoint::Deployment;
-use crate::http_call::{HttpBody, InvalidAnswer};
+use crate::http_call::{Affinity, HttpBody, NoResponse};
 use crate::http_requests::ObservedRequest;
 use crate::id::KeyId;
 use crate::metrics::failure_reason::FailureReason;
@@ -35,6 +35,8 @@ pub struct WantedAnswer {
     pub caller: KeyId,
     /// The request. Its URI has scheme and authority.
     pub request: Request<HttpBody>,
+    /// The instance that the client asks for.
+    pub affinity: Option<Affinity>,
     /// Its position in a distributed trace.
     pub trace: Option<TraceContext>,
     /// Notes what happens to it.
@@ -67,7 +69,7 @@ pub enum NoAnswer {
         /// One sentence that names the cause.
         error: String,
     },
-    /// The answer has no valid form.
+    /// The answer has no valid form, or the wanted instance cannot give one.
     #[error(transparent)]
-    Invalid(#[from] InvalidAnswer),
+    NoResponse(#[from] NoResponse),
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use gristmill_core::billing::usage::{JobUsage, UsageSum};
 use gristmill_core::deploy::endpoint::Deployment;
-use gristmill_core::http_call::{HttpBody, HttpCall};
+use gristmill_core::http_call::{HttpBody, HttpCall, NoResponse};
 use gristmill_core::http_calls::{NoAnswer, WantedAnswer};
 use gristmill_core::http_requests::ObservedRequest;
 use gristmill_core::metrics::failure_reason::FailureReason;
@@ -46,18 +46,18 @@ pub(crate) async fn call(
     now: Arc<Deployment>,
     wanted: WantedAnswer,
 ) -> Result<Response<HttpBody>, NoAnswer> {
-    let WantedAnswer { caller, request, trace, observed, .. } = wanted;
+    let WantedAnswer { caller, request, affinity, trace, observed, .. } = wanted;
     let of_request = observed.clone();
     let request = request.map(|body| counted(body, move |bytes| of_request.took(bytes)));
     let is_head = request.method() == Method::HEAD;
     let mut is_ping = request.method() == Method::GET && request.uri().path() == PING;
-    let (answer, mut answered) = oneshot::channel();
+    let (call, mut answered) = HttpCall::new(request);
     let (ended, report) = oneshot::channel();
     let stop = workers.requests().stop();
     let waiting = WaitingRequest {
         observed: observed.clone(),
         caller,
-        call: HttpCall { request, answer },
+        call: HttpCall { affinity, ..call },
         trace,
         since: starter.shared.clock.now(),
         stop: stop.clone(),
@@ -94,9 +94,11 @@ pub(crate) async fn call(
     };
     match answer {
         Ok(Ok(answer)) => Ok(client.streamed(answer, is_head, now)),
-        Ok(Err(invalid)) => {
-            client.log(&now, &invalid.0);
-            Err(invalid.into())
+        Ok(Err(none)) => {
+            if let NoResponse::Invalid(why) = &none {
+                client.log(&now, why);
+            }
+            Err(none.into())
         }
         Err(_) => {
             let Ok(report) = report.await else { return Err(NoAnswer::Stopped) };

@@ -18,7 +18,7 @@ use gristmill_core::billing::usage::{UsageFilter, UsageStore as _, UsageSum};
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogKey};
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointType};
 use gristmill_core::deploy::template::Template;
-use gristmill_core::http_call::{HttpBody, HttpCall, InvalidAnswer};
+use gristmill_core::http_call::{HttpBody, HttpCall, NoResponse};
 use gristmill_core::http_calls::{HttpCalls as _, NoAnswer, WantedAnswer};
 use gristmill_core::http_requests::{NewestRequests, ObservedRequest, deferred};
 use gristmill_core::id::{EndpointId, KeyId, OwnerId, ShardId, TemplateId};
@@ -95,7 +95,7 @@ impl Runtime for Site {
         let _room = reservation.downcast::<OwnedSemaphorePermit>().unwrap();
         let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
         self.running_max.fetch_max(running, Ordering::SeqCst);
-        let (HttpCall { request, answer }, attempt) = attempt.split();
+        let (HttpCall { request, answer, .. }, attempt) = attempt.split();
         let end = match request.uri().path() {
             "/" | "/ping" => {
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -128,7 +128,7 @@ impl Runtime for Site {
             }
             "/nothing" => AttemptEnd::Returned(()),
             "/invalid" => {
-                let _ = answer.send(Err(InvalidAnswer("no".to_owned())));
+                let _ = answer.send(Err(NoResponse::Invalid("no".to_owned())));
                 AttemptEnd::Returned(())
             }
             "/broken" => {
@@ -234,7 +234,8 @@ impl Bench {
         let incarnation = deployment.incarnation.clone();
         let observed = ObservedRequest::begin(newest, incarnation, at, "GET", path);
         let caller = KeyId::new("k").unwrap();
-        let wanted = WantedAnswer { deployment, caller, request, trace: None, observed };
+        let wanted =
+            WantedAnswer { deployment, caller, request, affinity: None, trace: None, observed };
         async move { dispatcher.call(wanted).await }
     }
 
@@ -327,7 +328,7 @@ async fn each_end_without_an_answer_has_its_reason() {
             "/nothing",
             failed(FailureReason::InvalidOutput, "the handler returned without an answer"),
         ),
-        ("/invalid", InvalidAnswer("no".to_owned()).into()),
+        ("/invalid", NoResponse::Invalid("no".to_owned()).into()),
         ("/late", NoAnswer::TimedOut(600_000)),
     ] {
         assert_eq!(bench.call(path).await.unwrap_err(), expected, "{path}");

@@ -10,22 +10,23 @@ use std::io;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::deploy::egress::HostPattern;
-use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointType};
 use gristmill_core::deploy::volume::Volume;
 use gristmill_core::depot::Depot;
-use gristmill_core::http_call::HttpCall;
+use gristmill_core::http_call::{Affinity, HttpCall, InstanceName, NoResponse};
 use gristmill_core::id::{EndpointId, JobId, OwnerId, VolumeId};
 use gristmill_core::metrics::instruments::DurationTotals;
 use gristmill_core::runtime::{
-    AddComponentError, AddedComponent, Attempt, AttemptReport, AttemptSink, CannotRun, Components,
-    EndUpload, Reservation, Runtime, RuntimeLoad, SandboxMemory, SandboxShortage, StageError,
-    Staged, VolumeDirectories,
+    AddComponentError, AddedComponent, Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun,
+    Components, EndUpload, Reservation, Runtime, RuntimeLoad, SandboxMemory, SandboxShortage,
+    StageError, Staged, VolumeDirectories,
 };
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::sharing::shares::Level;
@@ -40,6 +41,7 @@ use crate::attempt::call;
 use crate::attempt::compute_threads::ComputeThreads;
 use crate::attempt::idle::{Idle, IdleInstance};
 use crate::attempt::instance::Instance;
+use crate::attempt::names::Names;
 use crate::attempt::outcome::ReportExt as _;
 use crate::attempt::work::Work;
 use crate::compile::component::causes;
@@ -152,6 +154,7 @@ pub struct WasmtimeRuntime {
     permits: Permits,
     idle: Idle,
     taken: Taken,
+    names: Names,
     account: Arc<Account>,
     threads: ComputeThreads,
 }
@@ -211,6 +214,7 @@ impl WasmtimeRuntime {
             account: Arc::new(Account::new(growths)),
             idle,
             taken: Taken::default(),
+            names: Names::default(),
             permits,
             threads: ComputeThreads::new(settings.low_priority_threads),
             disk_space: settings.disk_space,
@@ -312,6 +316,57 @@ impl WasmtimeRuntime {
         }
     }
 
+    /// The room of the instance that a client asks for, in the place of another room; a client that
+    /// insists on it waits for as long as for a worker.
+    async fn directed(
+        &self,
+        reservation: Reservation,
+        attempt: &Attempt<()>,
+        Affinity { instance, is_strict }: Affinity,
+    ) -> Result<Reservation, NoResponse> {
+        let Ok(reserved) = reservation.downcast::<Reserved>() else {
+            return Err(NoResponse::InstanceGone);
+        };
+        let (deployment, level) = (&attempt.deployment, Level::CLIENT);
+        let take = || self.taken.reserve(&self.idle, deployment, level, Some(instance));
+        if !reserved.is(instance) {
+            if let Some(found) = take() {
+                return Ok(Reservation::new(found));
+            }
+            if is_strict {
+                // A client that waits for that instance may have this one's.
+                drop(reserved);
+                return self.awaited(attempt, instance, take).await.map(Reservation::new);
+            }
+        }
+        Ok(Reservation::new(*reserved))
+    }
+
+    /// The instance of this name, once it can be taken.
+    async fn awaited(
+        &self,
+        attempt: &Attempt<()>,
+        instance: InstanceName,
+        take: impl Fn() -> Option<Reserved>,
+    ) -> Result<Reserved, NoResponse> {
+        let wait = attempt.deployment.endpoint.settings.http.queue_timeout_ms;
+        let until = (Instant::now() + Duration::from_millis(wait)).min(attempt.deadline);
+        loop {
+            let changed = self.names.changed();
+            if let Some(found) = take() {
+                return Ok(found);
+            }
+            if !self.names.is_present(instance) {
+                return Err(NoResponse::InstanceGone);
+            }
+            tokio::select! {
+                () = changed => {}
+                () = attempt.stop.cancelled() => return Err(NoResponse::InstanceBusy),
+                () = tokio::time::sleep_until(until.into()) => return Err(NoResponse::InstanceBusy),
+            }
+        }
+    }
+
     fn share(&self, deployment: &Deployment) -> PermitShare {
         self.permits.share(&deployment.endpoint.owner, &deployment.endpoint.id)
     }
@@ -353,8 +408,12 @@ impl WasmtimeRuntime {
                     network: self.egress.clone(),
                     files,
                 };
+                let endpoint = &attempt.deployment.endpoint;
+                let answers_again =
+                    endpoint.kind == EndpointType::LoadBalancer && endpoint.reuse_wait(1).is_some();
+                let name = answers_again.then(|| self.names.begin());
                 let state = State::new(attempt, sink, watch, surroundings);
-                Instance::new(loaded, state)
+                Instance::new(loaded, state, name)
             }
         }
     }
@@ -458,7 +517,7 @@ impl Runtime for WasmtimeRuntime {
     }
 
     fn try_reserve(&self, deployment: &Arc<Deployment>, level: Level) -> Option<Reservation> {
-        if let Some(reserved) = self.taken.reserve(&self.idle, deployment, level) {
+        if let Some(reserved) = self.taken.reserve(&self.idle, deployment, level, None) {
             return Some(Reservation::new(reserved));
         }
         let permit = self.share(deployment).try_take(self.estimate(deployment), level)?;
@@ -521,7 +580,18 @@ impl Runtime for WasmtimeRuntime {
         attempt: Attempt<HttpCall>,
         sink: Arc<dyn AttemptSink>,
     ) -> AttemptReport<()> {
-        self.attempt(reservation, attempt, sink).await
+        let Some(affinity) = attempt.input.affinity else {
+            return self.attempt(reservation, attempt, sink).await;
+        };
+        let (call, attempt) = attempt.split();
+        match self.directed(reservation, &attempt, affinity).await {
+            Ok(reservation) => self.attempt(reservation, attempt.replace(call).1, sink).await,
+            Err(none) => {
+                // Nobody waits for it when the client has left.
+                let _ = call.answer.send(Err(none));
+                AttemptEnd::Returned(()).into()
+            }
+        }
     }
 }
 

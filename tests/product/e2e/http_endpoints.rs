@@ -361,3 +361,47 @@ async fn pages_of_permitted_origins_may_ask() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_client_may_ask_for_the_instance_that_has_answered_it() {
+    let host = shared_host();
+    let client = host.client();
+    let settings = json!({
+        "workersMax": 4,
+        "reuse": { "maxJobs": 1_000 },
+        "http": { "queueTimeoutMs": 1_000 },
+    });
+    let site = site(&host, "site-affinity", settings).await;
+    let name = |answer: &reqwest::Response| {
+        answer.headers()["x-gristmill-instance"].to_str().unwrap().to_owned()
+    };
+    let ask = async |path: &str, wanted: &str| {
+        get(&client, &site, path).header("x-gristmill-instance", wanted).send().await.unwrap()
+    };
+    // Two at one time are in two instances.
+    let both = tokio::join!(ask("/stream?count=2&ms=300", ""), ask("/stream?count=2&ms=300", ""));
+    let names = [name(&both.0), name(&both.1)];
+    assert_ne!(names[0], names[1]);
+    both.0.bytes().await.unwrap();
+    both.1.bytes().await.unwrap();
+    for count in 2..6 {
+        for one in &names {
+            let answer = ask("/count", one).await;
+            assert_eq!(name(&answer), *one);
+            assert_eq!(answer.text().await.unwrap(), format!("{count}\n"));
+        }
+    }
+    let strict = format!("strict {}", names[0]);
+    assert_eq!(name(&ask("/count", &strict).await), names[0]);
+    let busy = ask("/sleep-later", &strict).await;
+    assert_eq!(ask("/count", &strict).await.status(), 503);
+    assert_ne!(name(&ask("/count", &names[0]).await), names[0]);
+    // A request that is left ends its instance.
+    drop(busy);
+    eventually("the end of the instance", async || {
+        (ask("/count", &strict).await.status() == 404).then_some(())
+    })
+    .await;
+    assert_eq!(ask("/count", "strict nonsense").await.status(), 404);
+    assert_eq!(ask("/count", "nonsense").await.status(), 200);
+}

@@ -12,7 +12,7 @@ use gristmill_core::catalog::Component;
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
 use gristmill_core::deploy::template::Template;
 use gristmill_core::deploy::volume::Volume;
-use gristmill_core::http_call::{HttpBody, HttpCall, InvalidAnswer};
+use gristmill_core::http_call::{HttpBody, HttpCall, NoResponse};
 use gristmill_core::id::{
     EndpointId, JobId, OwnerId, ShardId, SubmissionKind, TemplateId, VolumeId,
 };
@@ -32,7 +32,6 @@ use gristmill_runtime::{Compiler, MemoryRecords, RuntimeSettings, WasmtimeRuntim
 use http::{Request, Response};
 use parking_lot::Mutex;
 use tempfile::TempDir;
-use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) struct Bench {
@@ -160,11 +159,11 @@ impl Run<'_> {
         &self,
         deployment: &Arc<Deployment>,
         request: Request<HttpBody>,
-        client: impl AsyncFnOnce(Result<Response<HttpBody>, InvalidAnswer>) -> T,
+        client: impl AsyncFnOnce(Result<Response<HttpBody>, NoResponse>) -> T,
     ) -> (Option<T>, Report<()>) {
         let reservation = self.bench.runtime.reserve(deployment, Level::CLIENT).await;
-        let (answer, answered) = oneshot::channel();
-        let attempt = self.attempt(deployment, HttpCall { request, answer });
+        let (call, answered) = HttpCall::new(request);
+        let attempt = self.attempt(deployment, call);
         let serving = self.bench.runtime.serve(reservation, attempt, self.sink.clone());
         let reading = async {
             match answered.await {

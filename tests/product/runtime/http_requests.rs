@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use gristmill_core::deploy::endpoint::EndpointType;
-use gristmill_core::http_call::{HttpBody, InvalidAnswer};
+use gristmill_core::http_call::{HttpBody, NoResponse};
 use gristmill_core::runtime::{AttemptEnd, FailureReason};
 use gristmill_tests::guests;
 use http::{HeaderMap, Request, Response};
@@ -44,7 +44,7 @@ fn sent() -> (mpsc::UnboundedSender<io::Result<Frame<Bytes>>>, HttpBody) {
     (sender, StreamBody::new(frames).boxed_unsync())
 }
 
-type Answer = Result<Response<HttpBody>, InvalidAnswer>;
+type Answer = Result<Response<HttpBody>, NoResponse>;
 
 /// The status and the whole body, or what of it came before an error.
 async fn whole(answer: Answer) -> (u16, String, Result<Option<HeaderMap>, String>) {

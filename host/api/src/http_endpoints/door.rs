@@ -17,7 +17,7 @@ use gristmill_edge::CallOrigin;
 use super::cors::Cors;
 use super::deferred::{self, Later};
 use super::target::{Address, PREFIX, Target};
-use super::{body, noted, refusal, request, rules};
+use super::{affinity, body, noted, refusal, request, rules};
 use crate::answer::browser_headers::with_security_headers;
 use crate::answer::error::{ApiError, ErrorCode};
 use crate::identity::access;
@@ -217,6 +217,7 @@ impl Door {
         let home = format!("{PREFIX}{}/", target.endpoint);
         let called = uri.authority().map(|host| format!("http://{host}{}", parts.uri.path()));
         rules::withhold(&mut headers, address, endpoint.settings.http.public);
+        let affinity = affinity::wanted(&mut headers)?;
         let mut request = Request::new(());
         (*request.method_mut(), *request.uri_mut()) = (parts.method.clone(), uri);
         *request.headers_mut() = headers;
@@ -233,11 +234,12 @@ impl Door {
                 let request = request.map(|()| body);
                 let trace = caller_trace(&parts.headers);
                 let (caller, observed) = (key.id.clone(), observed.clone());
-                let wanted = WantedAnswer { deployment, caller, request, trace, observed };
+                let wanted =
+                    WantedAnswer { deployment, caller, request, affinity, trace, observed };
                 let answer = self.state.http_calls.call(wanted).await?;
                 // The request may have waited for minutes.
                 check.check()?;
-                answer.map(Body::new)
+                affinity::named(answer.map(Body::new))
             }
         };
         match address {

@@ -11,6 +11,7 @@
 //! most [`READ_AHEAD_BYTES`](body::READ_AHEAD_BYTES). The budget of answers for those that are not
 //! read.
 
+mod affinity;
 mod body;
 mod cors;
 mod deferred;

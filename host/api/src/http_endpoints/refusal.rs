@@ -3,6 +3,7 @@
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Response};
 use axum::response::IntoResponse as _;
+use gristmill_core::http_call::NoResponse;
 use gristmill_core::http_calls::NoAnswer;
 
 use crate::answer::browser_headers::with_security_headers;
@@ -14,12 +15,15 @@ pub(super) const ERROR: HeaderName = HeaderName::from_static("x-gristmill-error"
 impl From<NoAnswer> for ApiError {
     fn from(none: NoAnswer) -> Self {
         let code = match &none {
-            NoAnswer::Busy | NoAnswer::CannotRun(_) | NoAnswer::Stopped | NoAnswer::NoMemory => {
-                ErrorCode::Unavailable
-            }
+            NoAnswer::Busy
+            | NoAnswer::CannotRun(_)
+            | NoAnswer::Stopped
+            | NoAnswer::NoMemory
+            | NoAnswer::NoResponse(NoResponse::InstanceBusy) => ErrorCode::Unavailable,
+            NoAnswer::NoResponse(NoResponse::InstanceGone) => ErrorCode::NotFound,
             NoAnswer::TimedOut(_) => ErrorCode::HandlerTimedOut,
             NoAnswer::Failed { .. } => ErrorCode::HandlerFailed,
-            NoAnswer::Invalid(_) => ErrorCode::InvalidAnswer,
+            NoAnswer::NoResponse(NoResponse::Invalid(_)) => ErrorCode::InvalidAnswer,
         };
         Self::new(code, none.to_string())
     }

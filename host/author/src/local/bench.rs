@@ -22,7 +22,6 @@ use gristmill_core::sharing::shares::Level;
 use gristmill_runtime::{MemoryRecords, RuntimeSettings, WasmtimeRuntime};
 use http::Response;
 use tempfile::TempDir;
-use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::deployment;
@@ -145,8 +144,7 @@ impl Bench {
         let Some(reservation) = self.reserve(&deployment, &stop).await else {
             return Served { answer: None, report: AttemptEnd::Stopped.into(), timeout };
         };
-        let (answer, answered) = oneshot::channel();
-        let call = HttpCall { request: request.request, answer };
+        let (call, answered) = HttpCall::new(request.request);
         let attempt = attempt(deployment, call, timeout, stop);
         let read = async {
             Some(match answered.await.ok()? {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use bytes::{Bytes, BytesMut};
 use gristmill_core::deploy::handler_kind::HandlerKind;
-use gristmill_core::http_call::{HttpBody, InvalidAnswer};
+use gristmill_core::http_call::{HttpBody, NoResponse};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::TIMED_OUT_ERROR;
 use gristmill_core::job::state::JobStatus;
@@ -109,7 +109,7 @@ pub(crate) struct LocalRequest {
 #[derive(Debug)]
 pub(crate) struct Served<T> {
     /// `None`: the handler has not answered.
-    pub(crate) answer: Option<Result<T, InvalidAnswer>>,
+    pub(crate) answer: Option<Result<T, NoResponse>>,
     pub(crate) report: AttemptReport<()>,
     pub(crate) timeout: Duration,
 }

@@ -68,7 +68,7 @@ fn a_missing_answer_has_its_reason() {
     assert_eq!(whole(Some(Ok(Ok(7))), AttemptEnd::DeadlineReached), Ok(7));
     assert_eq!(whole(None, returned()), failed("the handler returned without an answer"));
     assert_eq!(whole(broken(), returned()), failed("the body of the answer broke off: the rest"));
-    assert_eq!(whole(Some(Err(InvalidAnswer("no".into()))), returned()), failed("no"));
+    assert_eq!(whole(Some(Err(NoResponse::Invalid("no".into()))), returned()), failed("no"));
     assert_eq!(
         whole(broken(), AttemptEnd::DeadlineReached),
         Err(NoAnswer::Failed(

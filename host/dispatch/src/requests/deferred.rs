@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use gristmill_core::http_call::{HttpBody, HttpCall, InvalidAnswer};
+use gristmill_core::http_call::{HttpBody, HttpCall, NoResponse};
 use gristmill_core::http_requests::deferred;
 use gristmill_core::job::payload::Json;
 use gristmill_core::limits::OUTPUT_BYTES_MAX;
@@ -40,9 +40,9 @@ pub(crate) async fn perform(
         Some(Err(unreadable)) => return invalid(unreadable.to_string()).into(),
         None => return AttemptEnd::Stopped.into(),
     };
-    let (answer, answered) = oneshot::channel();
+    let (call, answered) = HttpCall::new(request);
     let stop = attempt.stop.clone();
-    let ((), attempt) = attempt.replace(HttpCall { request, answer });
+    let ((), attempt) = attempt.replace(call);
     let serving = runtime.serve(reservation, attempt, sink);
     let (report, output) = tokio::join!(serving, collected(answered, &stop));
     let AttemptReport { end, usage } = report;
@@ -69,12 +69,12 @@ fn invalid(error: String) -> AttemptEnd {
 
 /// The complete answer. A handler whose answer is too large is stopped.
 async fn collected(
-    answered: oneshot::Receiver<Result<Response<HttpBody>, InvalidAnswer>>,
+    answered: oneshot::Receiver<Result<Response<HttpBody>, NoResponse>>,
     stop: &CancellationToken,
 ) -> Result<Json, NoOutput> {
     let answer = match answered.await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(invalid)) => return Err(NoOutput::Invalid(invalid.0)),
+        Ok(Err(none)) => return Err(NoOutput::Invalid(none.to_string())),
         Err(_) => return Err(NoOutput::Unanswered),
     };
     let too_large = || {

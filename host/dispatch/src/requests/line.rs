@@ -214,7 +214,7 @@ mod tests {
 
     fn request(caller: &str) -> WaitingRequest {
         let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
-        let call = HttpCall { request: Request::new(body), answer: oneshot::channel().0 };
+        let (call, _) = HttpCall::new(Request::new(body));
         let (id, template) = (EndpointId::new("e").unwrap(), TemplateId::new("t").unwrap());
         let at = Timestamp::from_millis(0);
         let endpoint = Endpoint::new(id, OwnerId::new("o").unwrap(), template, at);

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::http_call::InstanceName;
 use gristmill_core::id::EndpointId;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -71,11 +72,19 @@ impl Idle {
         Self { permits, state: Arc::default() }
     }
 
-    /// The instance of this deployment that has been idle for the shortest time, for a job at this
-    /// level; `None` too if its slot is kept for deeper levels.
-    pub(crate) fn take(&self, deployment: &Arc<Deployment>, level: Level) -> Option<IdleInstance> {
+    /// The instance of this deployment that has been idle for the shortest time, or that of this
+    /// name, for a job at this level; `None` too if its slot is kept for deeper levels.
+    pub(crate) fn take(
+        &self,
+        deployment: &Arc<Deployment>,
+        level: Level,
+        name: Option<InstanceName>,
+    ) -> Option<IdleInstance> {
         let mut state = self.state.lock();
-        let is_right = |waiting: &IdleInstance| Arc::ptr_eq(waiting.deployment(), deployment);
+        let is_right = |waiting: &IdleInstance| {
+            Arc::ptr_eq(waiting.deployment(), deployment)
+                && (name.is_none() || waiting.instance.name() == name)
+        };
         let found = state.waiting.iter().rposition(is_right)?;
         if !state.waiting.get(found)?.instance.charge().permit().try_move(level) {
             return None;
@@ -94,6 +103,7 @@ impl Idle {
         // Without a runtime the sweep cannot end it: the host is stopping.
         let Ok(runtime) = Handle::try_current() else { return };
         let mut state = self.state.lock();
+        waiting.instance.is_idle();
         state.waiting.push_back(waiting);
         if !std::mem::replace(&mut state.is_swept, true) {
             runtime.spawn(self.clone().sweep());

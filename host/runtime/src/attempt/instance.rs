@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gristmill_core::deploy::endpoint::{Deployment, Metering};
+use gristmill_core::http_call::InstanceName;
 use gristmill_core::runtime::{Attempt, AttemptSink};
 use wasmtime::component::Instance as Started;
 use wasmtime::{Result, Store};
 
+use crate::attempt::names::Name;
 use crate::bindings::gristmill::handler::types::Failure;
 use crate::compile::component::Prepared;
 use crate::components::artifacts::Loaded;
@@ -44,6 +46,7 @@ pub(crate) struct Instance {
     /// Empty before its first call, during each call, and after a call that did not return.
     started: Option<Started>,
     calls: u32,
+    name: Option<Name>,
     /// Dropped after the store, so that its memory and its slot of the pool are free by then.
     charge: Arc<Charge>,
 }
@@ -53,10 +56,10 @@ impl Instance {
     ///
     /// # Errors
     /// When its store cannot be allocated.
-    pub(crate) fn new(loaded: Arc<Loaded>, state: State) -> Result<Self> {
+    pub(crate) fn new(loaded: Arc<Loaded>, state: State, name: Option<Name>) -> Result<Self> {
         let charge = state.charge.clone();
         let store = store(&loaded.engine.engine, state)?;
-        let mut instance = Self { store, loaded, started: None, calls: 0, charge };
+        let mut instance = Self { store, loaded, started: None, calls: 0, name, charge };
         if instance.counts_fuel() {
             instance.store.fuel_async_yield_interval(Some(FUEL_COUNTED_EACH))?;
         }
@@ -140,6 +143,18 @@ impl Instance {
             self.started.is_some() && !state.retired && state.limiter.memory_bytes() <= kept_max;
         let endpoint = &state.attempt.deployment.endpoint;
         is_fit.then(|| endpoint.reuse_wait(self.calls)).flatten()
+    }
+
+    /// The name by which a client may ask for it.
+    pub(crate) fn name(&self) -> Option<InstanceName> {
+        self.name.as_ref().map(Name::get)
+    }
+
+    /// It is among the idle ones.
+    pub(crate) fn is_idle(&self) {
+        if let Some(name) = &self.name {
+            name.is_idle();
+        }
     }
 
     /// Drops the state of the ended attempt, and what it was charged beyond what the instance has.

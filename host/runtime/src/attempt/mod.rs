@@ -7,6 +7,7 @@ pub(crate) mod compute_threads;
 pub(crate) mod idle;
 pub(crate) mod instance;
 pub(crate) mod job;
+pub(crate) mod names;
 pub(crate) mod outcome;
 pub(crate) mod request;
 pub(crate) mod stack;

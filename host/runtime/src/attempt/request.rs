@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Instant;
 
-use gristmill_core::http_call::{HttpBody, HttpCall, InvalidAnswer};
+use gristmill_core::http_call::{HttpBody, HttpCall, InstanceName, NoResponse};
 use gristmill_core::runtime::AttemptEnd;
 use http::uri;
 use http::{HeaderMap, Request, Response};
@@ -38,7 +38,8 @@ impl Work for HttpCall {
         instance: &mut Instance,
         ready: &mut Option<Instant>,
     ) -> Result<Self::Returned> {
-        let Self { request, answer } = self;
+        let Self { request, answer, .. } = self;
+        let name = instance.name();
         // One copy is the host's, and one the handler's resource.
         let bytes = 2 * head_bytes(request.headers()) + PIECES_BYTES;
         instance.charge_start(bytes).await?;
@@ -56,7 +57,7 @@ impl Work for HttpCall {
         let request = http.new_incoming_request(scheme, incoming(request))?;
         let outparam = http.new_response_outparam_from_callback(move |answered| {
             // Nobody waits for it when the client has left.
-            let _ = answer.send(outgoing(answered));
+            let _ = answer.send(outgoing(answered, name));
         })?;
         *ready = Some(Instant::now());
         handler.wasi_http_incoming_handler().call_handle(&mut *store, request, outparam).await?;
@@ -107,13 +108,22 @@ fn incoming(
 /// The answer for the client.
 fn outgoing(
     answered: std::result::Result<Response<HyperOutgoingBody>, ErrorCode>,
-) -> std::result::Result<Response<HttpBody>, InvalidAnswer> {
+    name: Option<InstanceName>,
+) -> std::result::Result<Response<HttpBody>, NoResponse> {
     match answered {
         // Such an answer is followed by another one, which a handler cannot send.
-        Ok(answer) if answer.status().is_informational() => {
-            Err(InvalidAnswer(format!("the handler answered with status {}", answer.status())))
+        Ok(answer) if answer.status().is_informational() => Err(NoResponse::Invalid(format!(
+            "the handler answered with status {}",
+            answer.status()
+        ))),
+        Ok(mut answer) => {
+            if let Some(name) = name {
+                answer.extensions_mut().insert(name);
+            }
+            Ok(answer.map(|body| AnswerBody::new(body).boxed_unsync()))
         }
-        Ok(answer) => Ok(answer.map(|body| AnswerBody::new(body).boxed_unsync())),
-        Err(code) => Err(InvalidAnswer(format!("the handler answered with the error {code:?}"))),
+        Err(code) => {
+            Err(NoResponse::Invalid(format!("the handler answered with the error {code:?}")))
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::http_call::InstanceName;
 use gristmill_core::id::EndpointId;
 use gristmill_core::sharing::permits::Permit;
 use gristmill_core::sharing::shares::Level;
@@ -48,13 +49,14 @@ struct TakenInstances {
 }
 
 impl Taken {
-    /// Reserves an idle instance of this deployment for a job at this level; `None` if there is
-    /// none.
+    /// Reserves an idle instance of this deployment, or that of this name, for a job at this level;
+    /// `None` if there is none.
     pub(super) fn reserve(
         &self,
         idle: &Idle,
         deployment: &Arc<Deployment>,
         level: Level,
+        name: Option<InstanceName>,
     ) -> Option<Reserved> {
         // The instance is taken under the lock, so that `retire` finds it here or among the idle
         // ones.
@@ -62,7 +64,7 @@ impl Taken {
         if taken.retiring.contains(&deployment.endpoint.id) {
             return None;
         }
-        let instance = Box::new(idle.take(deployment, level)?);
+        let instance = Box::new(idle.take(deployment, level, name)?);
         taken.last += 1;
         let number = taken.last;
         taken.deployments.insert(number, Some(deployment.clone()));
@@ -110,6 +112,14 @@ impl TakenInstances {
 }
 
 impl Reserved {
+    /// Whether it is the instance of this name.
+    pub(super) fn is(&self, name: InstanceName) -> bool {
+        match &self.source {
+            Some(ReservedRoom::Instance(waiting)) => waiting.instance.name() == Some(name),
+            Some(ReservedRoom::Permit(_)) | None => false,
+        }
+    }
+
     /// The room, for a job that begins.
     pub(super) fn into_parts(mut self) -> ReservedRoom {
         let source =
