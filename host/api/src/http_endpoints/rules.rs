@@ -149,7 +149,7 @@ pub(super) fn check_redirect(
         return Err(invalid_redirect(home));
     };
     let leads_to = called.join(location).map_err(|_| invalid_redirect(home))?;
-    // Of the port nobody knows what a proxy in front has made of it.
+    // The ports are not compared, since a proxy in front may have changed them.
     match leads_to.host() != called.host() || leads_to.path().starts_with(home) {
         true => Ok(()),
         false => Err(invalid_redirect(home)),

@@ -118,7 +118,7 @@ impl RequestLine {
         is_jobs_turn
     }
 
-    /// Takes the first request of the caller whose turn it is.
+    /// Takes the first request of the next caller.
     pub(crate) fn take(&self) -> Option<(Number, WaitingRequest, Demand)> {
         let mut waiting = self.waiting.lock();
         let number = Number(waiting.turns.first()?.number);
