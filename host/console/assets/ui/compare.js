@@ -5,7 +5,7 @@ import { json, list, seg } from '../lib/api.js';
 import { useLoad } from '../lib/load.js';
 import { bytes, duration, num, time, shortImage } from '../lib/format.js';
 import { Button, Loading, Table, Trouble } from './parts.js';
-import { FIELDS, get } from './settings_form.js';
+import { FIELDS, LISTS, get } from './settings_form.js';
 
 const tools = (h) => (h?.toolchain ?? []).map((t) => `${t.name} ${t.version}`);
 /** What is only in one of two lists. @param {string[]} a @param {string[]} b */
@@ -18,7 +18,7 @@ const limits = (s) => Object.entries(s.rateLimits ?? {}).map(([op, l]) => `${op}
 /** The settings that differ, and how many do not. @param {any} a @param {any} b */
 function differences(a, b) {
   const single = SINGLE.filter(([n]) => get(a, n) !== get(b, n)).map(([n, label]) => ({ name: label.replace(' (ms)', ''), old: shown(label, get(a, n)), now: shown(label, get(b, n)) }));
-  const lists = [['May call', a.allowedHosts ?? [], b.allowedHosts ?? []], ['Submits jobs to', a.callEndpoints ?? [], b.callEndpoints ?? []], ['Rate limits', limits(a), limits(b)]].map(([name, x, y]) => ({ name, gone: only(x, y), come: only(y, x), same: x.length - only(x, y).length }));
+  const lists = [...LISTS.map(([n, , short]) => [short, get(a, n) ?? [], get(b, n) ?? []]), ['Rate limits', limits(a), limits(b)]].map(([name, x, y]) => ({ name, gone: only(x, y), come: only(y, x), same: x.length - only(x, y).length }));
   const [x, y] = [a.env ?? {}, b.env ?? {}];
   const env = [...new Set([...Object.keys(x), ...Object.keys(y)])].sort().filter((k) => x[k] !== y[k]).map((k) => ({ name: k, kind: x[k] === undefined ? 'come' : y[k] === undefined ? 'gone' : 'new' }));
   return { single, lists: lists.filter((l) => l.gone.length + l.come.length), env, same: SINGLE.length - single.length + lists.filter((l) => !(l.gone.length + l.come.length)).length + (env.length ? 0 : 1) };

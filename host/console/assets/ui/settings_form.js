@@ -18,9 +18,18 @@ export const FIELDS = [
   ['executionTimeoutMs', 'Time limit of a job (ms)', '5,000 to 604,800,000', [5000, 604800000]], ['memoryMib', 'Memory of a job (MiB)', '1 to 4,096', [1, 4096]], ['metering', 'Metering', 'epoch is faster, fuel is exact', ['fuel', 'epoch']],
   ['reserveMemory', 'Take all memory at once', 'its jobs never wait for more', FLAG], ['propagateTraces', 'Traces go on', 'requests and webhooks carry traceparent and tracestate', FLAG],
   ['reuse.maxJobs', 'Jobs of one instance', '1: a new instance for each job', [1, 1000000]], ['reuse.maxIdle', 'An instance waits (s)', '', [1, 3600]],
-  ['http.queueTimeoutMs', 'A request waits (ms)', 'for a worker, then it is refused', [1, 300000]], ['http.maxRequestMib', 'Largest request (MiB)', 'of its body', [1, 4096]], ['http.public', 'Public', 'requests need no key', FLAG], ['maxWaitingJobs', 'Most waiting jobs', "empty: the host's bound", [0, 10000000]],
+  ['http.queueTimeoutMs', 'A request waits (ms)', 'for a worker, then it is refused', [1, 300000]], ['http.maxRequestMib', 'Largest request (MiB)', 'of its body', [1, 4096]], ['http.public', 'Public', 'requests need no key', FLAG],
+  ['http.cors.credentials', 'Cookies from other origins', 'and Authorization; needs named origins', FLAG], ['http.cors.maxAge', 'A preflight answer holds (s)', 'in the browser', [0, 86400]], ['maxWaitingJobs', 'Most waiting jobs', "empty: the host's bound", [0, 10000000]],
   ['retention.completed', 'Keep completed (ms)', 'empty: 30 min for run', [0, 2592000000]], ['retention.failed', 'Keep failed (ms)', '', [0, 2592000000]], ['retention.cancelled', 'Keep cancelled (ms)', '', [0, 2592000000]],
   ['retention.maxJobs', 'Most kept jobs', 'ended ones, the newest; empty: no bound', [0, 100000000]], ['retention.maxMib', 'Most kept MiB', 'of results and inputs of failed jobs; empty: no bound', [0, 16777216]],
+];
+/** @type {[string, string, string, string][]} name, label, short label, hint; a list has one entry a line */
+export const LISTS = [
+  ['allowedHosts', 'Hosts that its handlers may call', 'May call', 'one a line: example.com, *.example.com, example.com:8443'],
+  ['callEndpoints', 'Endpoints that its handlers may submit jobs to', 'Submits jobs to', 'one id a line, of the same owner; they need not exist yet'],
+  ['http.hosts', 'Its own host names', 'Host names', 'one a line: www.example.com; only with a key of the operator'],
+  ['http.cors.origins', 'Origins whose pages may send requests', 'Origins', 'one a line: https://example.com; * for all'],
+  ['http.cors.exposeHeaders', 'Headers that those pages may read', 'Exposed headers', 'one a line, beside the usual ones'],
 ];
 /** The operations with rate limits of their own, and the fields of each: name, column, what an empty field means, least value. */
 const OPERATIONS = ['run', 'runsync', 'openai', 'status', 'stream', 'cancel', 'retry', 'purge-queue', 'requests', 'http'];
@@ -36,7 +45,7 @@ const whole = (t) => t === '' ? 'A whole number is needed here.' : undefined;
 const CHECKS = {
   maxFuel: (t) => t === '' || /^\d{1,20}$/.test(t) && BigInt(t) <= FUEL_MAX ? undefined : 'A whole number of at most 18,446,744,073,709,551,615 is allowed, or an empty field.',
   env: envFault,
-  workersMin: whole, workersMax: whole,
+  workersMin: whole, workersMax: whole, 'http.cors.maxAge': whole,
   callEndpoints: (t) => { const bad = words(t).find((id) => !/^[A-Za-z0-9_-]{1,128}$/.test(id)); return bad && `${visible(bad.slice(0, 40))} is not the id of an endpoint: an id has letters, digits, - and _.`; },
 };
 /** The same with the fields that depend on each other. @param {string} n @param {Record<string, string>} now */
@@ -58,7 +67,7 @@ effect(() => { const owner = session.value?.key.owner; if (owner !== whose) draf
 addEventListener('beforeunload', (e) => { if (drafts.size) e.preventDefault(); });
 /** How many settings of an endpoint are changed and not saved. @param {string} id */
 export const unsaved = (id) => drafts.get(id)?.count ?? 0;
-const LABELS = { ...Object.fromEntries(FIELDS.map(([n, label]) => [n, label])), name: 'Name', maxFuel: 'Most fuel', networkVolumeId: 'Network volume', allowedHosts: 'Hosts', callEndpoints: 'Endpoints', env: 'Environment' };
+const LABELS = { ...Object.fromEntries([...FIELDS.map(([n, label]) => [n, label]), ...LISTS.map(([n, , short]) => [n, short])]), name: 'Name', maxFuel: 'Most fuel', networkVolumeId: 'Network volume', env: 'Environment' };
 
 /**
  * The rate limits of the operations that do not have the host's. `control` and `set` are those of the form.
@@ -82,7 +91,7 @@ function RateLimits({ ops, faults, control, set, add, reset }) {
 
 /** @param {{ endpoint: any, reload: () => Promise<any> }} props */
 export function Settings({ endpoint, reload }) {
-  const first = () => ({ ...Object.fromEntries([...FIELDS.map(([n]) => n), ...OPERATIONS.flatMap(keysOf)].map((n) => [n, String(get(endpoint, n) ?? '')])), name: endpoint.name ?? '', networkVolumeId: endpoint.networkVolumeId ?? '', allowedHosts: (endpoint.allowedHosts ?? []).join('\n'), callEndpoints: (endpoint.callEndpoints ?? []).join('\n'), maxFuel: endpoint.exactFuel ?? '', env: envText(endpoint.env) });
+  const first = () => ({ ...Object.fromEntries([...FIELDS.map(([n]) => n), ...OPERATIONS.flatMap(keysOf)].map((n) => [n, String(get(endpoint, n) ?? '')])), ...Object.fromEntries(LISTS.map(([n]) => [n, (get(endpoint, n) ?? []).join('\n')])), name: endpoint.name ?? '', networkVolumeId: endpoint.networkVolumeId ?? '', maxFuel: endpoint.exactFuel ?? '', env: envText(endpoint.env) });
   const kept = drafts.get(endpoint.id);
   const [was] = useState(() => kept?.was ?? first());
   const [now, setNow] = useState(() => kept?.now ?? was);
@@ -124,12 +133,12 @@ export function Settings({ endpoint, reload }) {
       const field = FIELDS.find((f) => f[0] === n);
       let v = /** @type {any} */ (now[n]);
       if (field && typeof field[3][0] === 'number') v = v === '' ? 0 : Number(v);
-      if (n === 'allowedHosts') v = v.split(/\s+/).filter(Boolean);
-      if (n === 'callEndpoints') v = words(v);
+      if (LISTS.some(([name]) => name === n)) v = words(v);
       if (field?.[3] === FLAG) v = v === 'true';
       if (n === 'env') v = envOf(v);
-      const [outer, inner] = n.split('.');
-      if (inner) body[outer] = { ...(outer === 'reuse' ? endpoint.reuse : {}), ...body[outer], [inner]: v }; else body[n] = v;
+      const outer = n.split('.'), inner = /** @type {string} */ (outer.pop());
+      if (outer[0] === 'reuse') body.reuse ??= { ...endpoint.reuse };
+      outer.reduce((o, k) => o[k] ??= {}, body)[inner] = v;
     }
     if (ops.length) {
       // The call replaces the limits of all operations, so the others are sent as they are now on the host.
@@ -152,13 +161,13 @@ export function Settings({ endpoint, reload }) {
     say('Saved. The settings apply to jobs that start from now on.');
     await reload();
   };
+  const isShown = (f) => !f[0].startsWith('http.') || endpoint.type === 'LOAD_BALANCER';
   return html`<section class="panel"><div class="body"><form class="form" ref=${form} onSubmit=${(e) => e.preventDefault()}>
     <${Field} label="Name" error=${faults.name}><input ...${control('name')} onInput=${set('name')}/></${Field}>
-    ${FIELDS.filter(([n]) => !n.startsWith('http.') || endpoint.type === 'LOAD_BALANCER').map(([n, label, hint, bounds]) => html`<${Field} key=${n} label=${label} error=${faults[n]} hint=${label.endsWith('(ms)') && Number(now[n]) > 0 ? duration(Number(now[n])) : hint}>${typeof bounds[0] === 'string' ? html`<select ...${control(n)} onChange=${set(n)}>${bounds.map((b) => html`<option key=${b} value=${b}>${bounds === FLAG ? (b === 'true' ? 'yes' : 'no') : b}</option>`)}</select>` : html`<input type="number" min=${bounds[0]} max=${bounds[1]} ...${control(n)} onInput=${set(n)}/>`}</${Field}>`)}
+    ${FIELDS.filter(isShown).map(([n, label, hint, bounds]) => html`<${Field} key=${n} label=${label} error=${faults[n]} hint=${label.endsWith('(ms)') && Number(now[n]) > 0 ? duration(Number(now[n])) : hint}>${typeof bounds[0] === 'string' ? html`<select ...${control(n)} onChange=${set(n)}>${bounds.map((b) => html`<option key=${b} value=${b}>${bounds === FLAG ? (b === 'true' ? 'yes' : 'no') : b}</option>`)}</select>` : html`<input type="number" min=${bounds[0]} max=${bounds[1]} ...${control(n)} onInput=${set(n)}/>`}</${Field}>`)}
     <${Field} label="Most fuel" hint="instructions of one attempt; empty: no bound but the time limit" error=${faults.maxFuel}><input inputmode="numeric" autocomplete="off" spellcheck=${false} ...${control('maxFuel')} onInput=${set('maxFuel')}/></${Field}>
     <${Field} label="Network volume" error=${faults.networkVolumeId}><select ...${control('networkVolumeId')} onChange=${set('networkVolumeId')}><option value="">none</option>${(volumes.data ?? []).map((v) => html`<option key=${v.id} value=${v.id}>${v.name} (${v.size} GB)</option>`)}</select></${Field}>
-    <${Field} wide label="Hosts that its handlers may call" hint="one a line: example.com, *.example.com, example.com:8443" error=${faults.allowedHosts}><textarea rows="3" ...${control('allowedHosts')} onInput=${set('allowedHosts')}></textarea></${Field}>
-    <${Field} wide label="Endpoints that its handlers may submit jobs to" hint="one id a line, of the same owner; they need not exist yet" error=${faults.callEndpoints}><textarea rows="3" spellcheck=${false} ...${control('callEndpoints')} onInput=${set('callEndpoints')}></textarea></${Field}>
+    ${LISTS.filter(isShown).map(([n, label, , hint]) => html`<${Field} key=${n} wide label=${label} hint=${hint} error=${faults[n]}><textarea rows="3" spellcheck=${false} ...${control(n)} onInput=${set(n)}></textarea></${Field}>`)}
     <${Field} wide label="Environment" hint="one NAME=value a line; it comes before that of the template" error=${faults.env}><textarea rows="3" ...${control('env')} onInput=${set('env')}></textarea></${Field}>
     <${RateLimits} ops=${limited} faults=${faults} control=${control} set=${set} add=${(op) => setLimited(OPERATIONS.filter((o) => o === op || limited.includes(o)))} reset=${reset}/>
     <div class=${`wide actions ${count ? 'save-bar' : ''}`}><span class=${count ? '' : 'faint'} aria-live="polite">${count ? html`<b>${count} unsaved ${count === 1 ? 'change' : 'changes'}</b> <span class="faint">${[...others.map((n) => LABELS[n]), ...ops.map((op) => `limits of ${op}`)].join(', ')}</span>` : 'Nothing is changed.'}</span><${Button} disabled=${!changed.length} onClick=${undo}>Discard</${Button}><${Button} kind="primary" disabled=${!changed.length} onClick=${save}>Save</${Button}></div></form></div></section>`;

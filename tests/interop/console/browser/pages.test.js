@@ -215,6 +215,45 @@ test('settings of an endpoint are set, saved, shown again and compared, and an e
   await end();
 });
 
+test('an endpoint for HTTP has its names and the pages of other origins in the form', async () => {
+  await upload('site:1', component('http-playground'));
+  await api('POST', 'v1/templates', { id: 'site', name: 'site', imageName: 'site:1', category: 'CPU', isServerless: true });
+  await api('POST', 'v1/endpoints', { id: 'site', name: 'site', templateId: 'site', type: 'LOAD_BALANCER', http: { public: true, cors: { exposeHeaders: ['x-sack'] } } });
+  const { page, login, to, errors, check, end } = await open();
+  await login((await key()).text);
+  await to('#/endpoints/site/settings');
+  const hosts = page.getByLabel('Its own host names'), origins = page.getByLabel('Origins whose pages'), headers = page.getByLabel('Headers that those pages');
+  const cookies = page.getByLabel('Cookies from other origins'), age = page.getByLabel('A preflight answer holds'), save = page.getByRole('button', { name: 'Save' });
+  const field = (input) => page.locator('.field', { has: input }).getByRole('alert');
+  assert.deepEqual([await headers.inputValue(), await age.inputValue(), await cookies.inputValue()], ['x-sack', '600', 'false']);
+  await origins.fill('*');
+  await cookies.selectOption('yes');
+  await save.click();
+  await field(cookies).getByText('needs named origins').waitFor();
+  await origins.fill('https://mill.example/path');
+  await save.click();
+  await field(origins).getByText('an origin is').waitFor();
+  assert.deepEqual(errors.splice(0).filter((e) => !/400/.test(e)), []);
+  await origins.fill('https://mill.example\nhttps://bakery.example');
+  await age.fill('');
+  await save.click();
+  await field(age).getByText('A whole number is needed').waitFor();
+  await age.fill('0');
+  await hosts.fill('site.example');
+  await headers.fill('');
+  await save.click();
+  await page.getByText('Saved.').waitFor();
+  const { http } = await api('GET', 'v1/endpoints/site');
+  assert.deepEqual([http.public, http.hosts, http.cors], [true, ['site.example'], { maxAge: 0, origins: ['https://mill.example', 'https://bakery.example'], exposeHeaders: [], credentials: true }]);
+
+  // Jobs have no settings of HTTP.
+  await to('#/endpoints/echo/settings');
+  await page.getByLabel('Hosts that its handlers may call').waitFor();
+  assert.equal(await origins.count(), 0);
+  await check();
+  await end();
+});
+
 test('changed settings are there when the form is opened again, until they are saved or discarded', async () => {
   await deploy('drafted', 'playground');
   const { page, login, to, check, end } = await open();
