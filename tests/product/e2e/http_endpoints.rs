@@ -154,6 +154,26 @@ async fn workers_and_waits_are_bounded() {
 }
 
 #[tokio::test]
+async fn requests_that_run_and_wait_are_counted() {
+    let host = shared_host();
+    let client = host.client();
+    let site = site(&host, "site-17", json!({ "workersMax": 1 })).await;
+    let counts = async || {
+        let health = client.health(&site).await;
+        [&health["jobs"]["inProgress"], &health["jobs"]["inQueue"]].map(|n| n.as_u64().unwrap())
+    };
+    assert_eq!(counts().await, [0, 0]);
+    let running = get(&client, &site, "/stream?count=999&ms=100").send().await.unwrap();
+    let waiting = tokio::spawn(get(&client, &site, "/").send());
+    eventually("a request to wait", async || (counts().await == [1, 1]).then_some(())).await;
+    let metric = format!("gristmill_requests_waiting{{endpoint=\"{site}\"}}");
+    assert_eq!(client.metric(&metric).await, 1);
+    drop(running);
+    assert_eq!(waiting.await.unwrap().unwrap().status(), 200);
+    eventually("no request to be left", async || (counts().await == [0, 0]).then_some(())).await;
+}
+
+#[tokio::test]
 async fn a_body_beyond_the_endpoints_limit_is_refused() {
     let host = shared_host();
     let client = host.client();

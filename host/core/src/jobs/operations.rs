@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::deploy::endpoint::Deployment;
+use crate::deploy::endpoint::{Deployment, Endpoint, EndpointType};
 use crate::deploy::input_checks::InputChecks;
 use crate::id::{EndpointId, JobId};
 use crate::job::filter::JobSearch;
@@ -403,13 +403,19 @@ impl Jobs {
         Ok((page, self.store.now()))
     }
 
-    /// The endpoint's jobs and workers.
+    /// The endpoint's jobs and workers. HTTP requests that wait or run are counted as jobs.
     ///
     /// # Errors
     /// Errors of the store.
-    pub async fn health(&self, endpoint: &EndpointId) -> Result<Health, StoreError> {
-        let jobs = self.store.counts(endpoint).await?;
-        Ok(Health { jobs, workers: self.workers.counts(endpoint) })
+    pub async fn health(&self, endpoint: &Endpoint) -> Result<Health, StoreError> {
+        let mut jobs = self.store.counts(&endpoint.id).await?;
+        let workers = self.workers.counts(&endpoint.id);
+        if endpoint.kind == EndpointType::LoadBalancer {
+            jobs.in_queue = self.workers.waiting_requests(&endpoint.id);
+            // A worker runs one request at a time.
+            jobs.in_progress = workers.running;
+        }
+        Ok(Health { jobs, workers })
     }
 
     /// The store's time.

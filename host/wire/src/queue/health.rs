@@ -12,7 +12,8 @@ pub struct HealthReport {
     pub workers: WorkersReport,
 }
 
-/// Jobs by state; the ended and retried ones since the endpoint was created.
+/// Jobs by state; the ended and retried ones since the endpoint was created. On an endpoint of the
+/// type `LOAD_BALANCER`, HTTP requests that run or wait now are counted, and no others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]

@@ -19,7 +19,7 @@ use crate::openapi::tag;
 pub(crate) async fn health(
     Admitted { state, call, .. }: Admitted<Read>,
 ) -> Result<Json<HealthReport>, ApiError> {
-    Ok(Json(health_report(state.jobs.health(&call.deployment.endpoint.id).await?)))
+    Ok(Json(health_report(state.jobs.health(&call.deployment.endpoint).await?)))
 }
 
 /// The answer's form of the counts.
