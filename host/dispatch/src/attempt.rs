@@ -45,7 +45,7 @@ pub(crate) async fn run(
     let waited_us = began.millis_since(job.queued_at).saturating_mul(1_000);
     deployment.incarnation.metrics().started(waited_us);
     let started = JobEventNotice::Started { attempt: job.attempt };
-    shared.signals.notify_job_event(&deployment.endpoint.id, lease.job, started);
+    shared.signals.notify_job_event(EndpointType::Queue, lease.job, started);
     if let Some(host) = reservation.host() {
         // With a stale lease the attempt is stopped at once.
         let _ = shared.store.note_host(lease, host).await;
@@ -172,7 +172,8 @@ async fn perform(
         let ended = EndedAttempt { endpoint: &endpoint, lease, number, waited_us };
         spans.end(&ended, &job.worker, &report);
     }
-    shared.signals.notify_job_event(&endpoint, lease.job, JobEventNotice::Ended(&report));
+    let ended = JobEventNotice::Ended(&report);
+    shared.signals.notify_job_event(EndpointType::Queue, lease.job, ended);
     let ending = match report.end {
         AttemptEnd::Returned(output) => {
             Ending::Result(Outcome::Completed(output), FinishedAs::Completed)

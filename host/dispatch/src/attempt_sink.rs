@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use gristmill_core::id::{EndpointId, JobId};
+use gristmill_core::deploy::endpoint::Endpoint;
+use gristmill_core::id::JobId;
 use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::handler_call::{CallError, HandlerCall};
 use gristmill_core::job::payload::Json;
@@ -93,8 +94,8 @@ impl<P> Sink<P> {
         }
     }
 
-    fn endpoint(&self) -> &EndpointId {
-        &self.caller.deployment.endpoint.id
+    fn endpoint(&self) -> &Endpoint {
+        &self.caller.deployment.endpoint
     }
 
     pub(crate) fn incarnation(&self) -> &EndpointIncarnation {
@@ -158,18 +159,15 @@ impl<P: Place> AttemptSink for Sink<P> {
     fn log(&self, level: LogLevel, line: &str) {
         let Shared { logs, clock, signals, .. } = &*self.shared;
         logs.add(self.incarnation(), clock.now(), self.lease.job, level, line);
-        signals.notify_job_event(
-            self.endpoint(),
-            self.lease.job,
-            JobEventNotice::Logged { level, line },
-        );
+        let logged = JobEventNotice::Logged { level, line };
+        signals.notify_job_event(self.endpoint().kind, self.lease.job, logged);
         macro_rules! write {
             ($level:ident) => {
                 tracing::$level!(
                     target: "handler",
                     {
                         job.id = %self.lease.job,
-                        endpoint.id = %self.endpoint(),
+                        endpoint.id = %self.endpoint().id,
                         trace.id = self.trace.map(tracing::field::display),
                     },
                     "{line}"
@@ -196,11 +194,8 @@ impl<P: Place> AttemptSink for Sink<P> {
             let now = shared.clock.now();
             shared.logs.add(self.incarnation(), now, lease.job, LogLevel::Error, &line);
         }
-        shared.signals.notify_job_event(
-            self.endpoint(),
-            lease.job,
-            JobEventNotice::Trapped(&stack),
-        );
+        let trapped = JobEventNotice::Trapped(&stack);
+        shared.signals.notify_job_event(self.endpoint().kind, lease.job, trapped);
     }
 
     fn host(&self) -> Option<&dyn HandlerHost> {

@@ -372,8 +372,8 @@ impl Shared {
     }
 
     pub(crate) fn notify_queued(&self, notice: Option<&QueuedNotice>) {
-        if let Some(QueuedNotice { endpoint, job }) = notice {
-            self.signals.job_queued(endpoint, *job);
+        if let Some(QueuedNotice { job, .. }) = notice {
+            self.signals.job_queued(*job);
         }
     }
 

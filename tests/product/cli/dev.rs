@@ -107,10 +107,15 @@ fn each_change_of_a_handler_of_http_is_served() {
     let test = || dev.client(&format!("test {} --endpoint dev-site", project.display()));
     assert!(test().succeeded().stdout.contains("4 passed"));
     let before = dev.said().len();
-    edit(&project.join("src/lib.rs"), "hello", "good morning");
+    let logs_first = r#"Ok(Response::new("hello\n".into()))"#;
+    let logs_then = r#"{ println!("a guest"); Ok(Response::new("good morning\n".into())) }"#;
+    edit(&project.join("src/lib.rs"), logs_first, logs_then);
     dev.wait_for("deployed in", before);
     test().failed(1, &[]);
     assert!(test().stdout.contains(r#"expected "hello\n", got "good morning\n""#));
+    let said = dev.wait_for("info: a guest", before);
+    let line = said.lines().find(|line| line.ends_with("info: a guest")).unwrap();
+    assert!(line.starts_with("request "), "{line}");
 }
 
 /// Changes the project while a job of 30 pauses runs. Returns the job's id if it still ran after

@@ -1,4 +1,4 @@
-//! Shows events of jobs at once: one line on standard output each.
+//! Shows events of jobs and HTTP requests at once: one line on standard output each.
 //!
 //! **Bounds.** [`LINES_MAX`] lines wait for a slow terminal; further lines are counted instead of
 //! shown, and no job waits.
@@ -10,7 +10,8 @@ use std::thread;
 
 use anyhow::Context as _;
 use gristmill_commands::output;
-use gristmill_core::id::{EndpointId, JobId};
+use gristmill_core::deploy::endpoint::EndpointType;
+use gristmill_core::id::JobId;
 use gristmill_core::job::record::TIMED_OUT_ERROR;
 use gristmill_core::runtime::{AttemptEnd, AttemptReport};
 use gristmill_core::signals::event_notice::{JobEventNotice, JobListener};
@@ -86,9 +87,13 @@ fn show(lines: &Receiver<EventLine>, dropped: &AtomicU64) {
 }
 
 impl JobListener for Listener {
-    fn notify_job_event(&self, _: &EndpointId, job: JobId, notice: JobEventNotice<'_>) {
+    fn notify_job_event(&self, kind: EndpointType, id: JobId, notice: JobEventNotice<'_>) {
+        let subject = match kind {
+            EndpointType::Queue => "job",
+            EndpointType::LoadBalancer => "request",
+        };
         for line in describe(notice) {
-            if self.lines.try_send(EventLine::Line(format!("job {job} {line}"))).is_err() {
+            if self.lines.try_send(EventLine::Line(format!("{subject} {id} {line}"))).is_err() {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
             }
         }

@@ -1,14 +1,18 @@
 //! Events of jobs, for an observer in this process, such as `gristmill dev`. The observer is called
 //! at once and in order, and no event is stored. Without an observer an event costs the check of
 //! one pointer.
+//!
+//! HTTP requests, whose ids have the form of a job's id, have the events of their handler only:
+//! its lines and its traps.
 
-use crate::id::{EndpointId, JobId};
+use crate::deploy::endpoint::EndpointType;
+use crate::id::JobId;
 use crate::runtime::{AttemptReport, LogLevel, StackCall};
 
 /// Receives the events of jobs. Must be quick and must not block.
 pub trait JobListener: Send + Sync {
-    /// Called for an event of a job of the endpoint.
-    fn notify_job_event(&self, endpoint: &EndpointId, job: JobId, notice: JobEventNotice<'_>);
+    /// Called for an event of a job, or of a request on an endpoint of that kind.
+    fn notify_job_event(&self, kind: EndpointType, id: JobId, notice: JobEventNotice<'_>);
 }
 
 /// An event of a job.

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use self::event_notice::{JobEventNotice, JobListener};
+use crate::deploy::endpoint::EndpointType;
 use crate::id::{EndpointId, JobId};
 use crate::job::record::Demand;
 use crate::trace::TraceContext;
@@ -105,16 +106,16 @@ impl Signals {
         debug_assert!(is_first, "there is one listener");
     }
 
-    /// Notifies the observer of an event of a job.
-    pub fn notify_job_event(&self, endpoint: &EndpointId, job: JobId, notice: JobEventNotice<'_>) {
+    /// Notifies the observer of an event of a job, or of a request on an endpoint of that kind.
+    pub fn notify_job_event(&self, kind: EndpointType, id: JobId, notice: JobEventNotice<'_>) {
         if let Some(listener) = self.events.get() {
-            listener.notify_job_event(endpoint, job, notice);
+            listener.notify_job_event(kind, id, notice);
         }
     }
 
     /// Called by the store as soon as a job can be claimed.
-    pub fn job_queued(&self, endpoint: &EndpointId, job: JobId) {
-        self.notify_job_event(endpoint, job, JobEventNotice::Queued);
+    pub fn job_queued(&self, job: JobId) {
+        self.notify_job_event(EndpointType::Queue, job, JobEventNotice::Queued);
     }
 
     /// Called by the store after each change of an endpoint's queue, without its lock.

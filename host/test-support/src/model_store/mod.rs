@@ -130,8 +130,8 @@ impl ModelStore {
         for (demand, endpoint) in demands {
             self.signals.demand_changed(&endpoint, demand);
         }
-        if let Some((endpoint, job)) = notifications.queued {
-            self.signals.job_queued(&endpoint, job);
+        if let Some(job) = notifications.queued {
+            self.signals.job_queued(job);
         }
         if notifications.has_deliveries {
             self.signals.delivery_added();
@@ -221,7 +221,7 @@ impl JobStore for ModelStore {
                 new,
             };
             let id = job.new.id;
-            notifications.queued = Some((job.new.endpoint.clone(), id));
+            notifications.queued = Some(id);
             notifications.changed.push(id);
             state.ready.insert(job.ready_key(), id);
             state.change_queue(&job.new.endpoint, notifications);

@@ -185,7 +185,7 @@ impl ModelJob {
 #[derive(Debug, Default)]
 pub(super) struct Notifications {
     pub(super) changed: Vec<JobId>,
-    pub(super) queued: Option<(EndpointId, JobId)>,
+    pub(super) queued: Option<JobId>,
     pub(super) has_deliveries: bool,
     /// The endpoints whose queues have changed.
     pub(super) queues: BTreeSet<EndpointId>,
@@ -327,7 +327,7 @@ impl State {
                 Effect::Enqueue => {
                     job.queued_at = now;
                     self.ready.insert(job.ready_key(), id);
-                    notifications.queued = Some((job.new.endpoint.clone(), id));
+                    notifications.queued = Some(id);
                 }
                 Effect::Dequeue => {
                     self.ready.remove(&job.ready_key());
