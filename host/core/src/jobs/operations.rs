@@ -411,8 +411,8 @@ impl Jobs {
         let mut jobs = self.store.counts(&endpoint.id).await?;
         let workers = self.workers.counts(&endpoint.id);
         if endpoint.kind == EndpointType::LoadBalancer {
-            jobs.in_queue = self.workers.waiting_requests(&endpoint.id);
-            // A worker runs one request at a time.
+            jobs.in_queue += self.workers.waiting_requests(&endpoint.id);
+            // A worker runs one request or job at a time.
             jobs.in_progress = workers.running;
         }
         Ok(Health { jobs, workers })

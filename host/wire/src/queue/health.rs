@@ -13,7 +13,7 @@ pub struct HealthReport {
 }
 
 /// Jobs by state; the ended and retried ones since the endpoint was created. On an endpoint of the
-/// type `LOAD_BALANCER`, HTTP requests that run or wait now are counted, and no others.
+/// type `LOAD_BALANCER`, HTTP requests that run or wait now are counted too.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
