@@ -13,8 +13,8 @@ use crate::{CallError, EmitError, Error, http};
 ///
 /// Calls are cheap and return at once, except [`emit`](Self::emit) and
 /// [`emit_with_metrics`](Self::emit_with_metrics), which wait while the host's buffer is full,
-/// [`http_send`](Self::http_send), [`submit`](Self::submit) and [`call`](Self::call). Tests create
-/// a context with `testing::TestContext`.
+/// [`http_send`](Self::http_send), [`http_stream`](Self::http_stream), [`submit`](Self::submit) and
+/// [`call`](Self::call). Tests create a context with `testing::TestContext`.
 ///
 /// ```
 /// use gristmill_sdk::{Context, Error};
@@ -254,6 +254,37 @@ impl Context {
     /// ```
     pub fn http_send(&self, request: http::Request) -> Result<http::Response, http::Error> {
         self.host.http_send(request)
+    }
+
+    /// Sends one HTTP request and waits for the head of its answer, whose body is then read as it
+    /// arrives. The rules are those of [`http_send`](Self::http_send).
+    ///
+    /// # Errors
+    /// See [`http::Error`].
+    ///
+    /// ```
+    /// use std::io::BufRead;
+    /// use gristmill_sdk::{Context, Error, http::Request};
+    ///
+    /// fn follow(ctx: &Context, url: String) -> Result<(), Error> {
+    ///     let answer = ctx.http_stream(Request::get(url))?;
+    ///     for line in answer.body.lines() {
+    ///         ctx.emit(&line?)?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # let url = "https://example.com/log";
+    /// # let head = gristmill_sdk::http::Response::new(200, "");
+    /// # let ctx = gristmill_sdk::testing::TestContext::new()
+    /// #     .with_http_stream(url, head, [Ok("one\n"), Ok("two\n")]);
+    /// # follow(&ctx, url.to_owned()).unwrap();
+    /// # assert_eq!(ctx.outputs(), ["one", "two"]);
+    /// ```
+    pub fn http_stream(
+        &self,
+        request: http::Request,
+    ) -> Result<http::Response<http::Body>, http::Error> {
+        Ok(self.host.http_stream(request)?.with_body(http::Body::new))
     }
 
     /// Submits a job to another endpoint of the same owner, and returns its id. The job is on

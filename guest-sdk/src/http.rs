@@ -1,10 +1,15 @@
-//! One-shot HTTP, for [`Context::http_send`](crate::Context::http_send).
+//! HTTP requests, for [`Context::http_send`](crate::Context::http_send), which returns whole
+//! answers, and [`Context::http_stream`](crate::Context::http_stream), whose answers are read as
+//! they arrive.
 
 use std::fmt;
+use std::io::{self, BufRead, Cursor, Read};
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use crate::host::Pieces;
 
 /// A request to send.
 ///
@@ -28,8 +33,9 @@ pub struct Request {
     pub headers: Vec<(String, String)>,
     /// The body; empty for none.
     pub body: Vec<u8>,
-    /// The longest wait for the whole answer, in whole milliseconds, rounded up. The remaining time
-    /// of the attempt limits it, and is the default.
+    /// The longest wait for the whole answer, in whole milliseconds, rounded up; for a streamed
+    /// answer, the longest wait for its head, and then for each piece of its body. The remaining
+    /// time of the attempt limits it, and is the default.
     pub timeout: Option<Duration>,
 }
 
@@ -109,7 +115,7 @@ impl Request {
     }
 }
 
-/// A complete answer, with any status.
+/// An answer, with any status: complete, or with a [`Body`] that is read as it arrives.
 ///
 /// ```
 /// use gristmill_sdk::http::Response;
@@ -121,15 +127,36 @@ impl Request {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Response {
+pub struct Response<B = Vec<u8>> {
     /// The status code.
     pub status: u16,
     /// Names and values, in the order in which they came.
     pub headers: Vec<(String, String)>,
     /// The body; empty when there is none.
-    pub body: Vec<u8>,
+    pub body: B,
 }
 
+/// Every answer.
+impl<B> Response<B> {
+    /// The first header of that name, in any case.
+    ///
+    /// ```
+    /// # use gristmill_sdk::http::Response;
+    /// let response = Response::new(200, "").with_header("ETag", "\"1\"");
+    /// assert_eq!(response.header("etag"), Some("\"1\""));
+    /// ```
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut headers = self.headers.iter();
+        headers.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn with_body<To>(self, body: impl FnOnce(B) -> To) -> Response<To> {
+        let Self { status, headers, body: from } = self;
+        Response { status, headers, body: body(from) }
+    }
+}
+
+/// Complete answers.
 impl Response {
     /// A response without headers. Tests create responses; handlers receive them from the host.
     ///
@@ -152,18 +179,6 @@ impl Response {
     pub fn with_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
-    }
-
-    /// The first header of that name, in any case.
-    ///
-    /// ```
-    /// # use gristmill_sdk::http::Response;
-    /// let response = Response::new(200, "").with_header("ETag", "\"1\"");
-    /// assert_eq!(response.header("etag"), Some("\"1\""));
-    /// ```
-    pub fn header(&self, name: &str) -> Option<&str> {
-        let mut headers = self.headers.iter();
-        headers.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
     /// The body as text.
@@ -195,7 +210,68 @@ impl Response {
     }
 }
 
-/// Why there is no answer.
+/// The body of an answer, in pieces as they arrive: [`read`](Read::read) and the other methods wait
+/// for the next one. Dropping it ends the request.
+///
+/// The errors of these methods contain an [`Error`], and they repeat: a body that broke off never
+/// looks like one that ended. It breaks off, among other causes, when it is larger than the host's
+/// limit of 16 MiB, or when [`Request::timeout`] passes without a piece.
+///
+/// ```
+/// use std::io::BufRead;
+/// use gristmill_sdk::http::{Body, Response};
+///
+/// /// The data of server-sent events, of one line each.
+/// fn events(answer: Response<Body>) -> impl Iterator<Item = std::io::Result<String>> {
+///     answer.body.lines().filter_map(|line| match line {
+///         Ok(line) => line.strip_prefix("data: ").map(|data| Ok(data.to_owned())),
+///         Err(error) => Some(Err(error)),
+///     })
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Body {
+    pieces: Pieces,
+    /// The part of the last piece that is not yet read.
+    piece: Cursor<Vec<u8>>,
+    end: Option<Result<(), Error>>,
+}
+
+impl Body {
+    pub(crate) fn new(pieces: Pieces) -> Self {
+        Self { pieces, piece: Cursor::default(), end: None }
+    }
+}
+
+impl BufRead for Body {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        while self.piece.fill_buf()?.is_empty() {
+            match &self.end {
+                Some(Ok(())) => break,
+                Some(Err(error)) => return Err(error.clone().into()),
+                None => match self.pieces.next() {
+                    Ok(Some(piece)) => self.piece = Cursor::new(piece),
+                    Ok(None) => self.end = Some(Ok(())),
+                    Err(error) => self.end = Some(Err(error)),
+                },
+            }
+        }
+        self.piece.fill_buf()
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.piece.consume(bytes);
+    }
+}
+
+impl Read for Body {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.fill_buf()?;
+        self.piece.read(buffer)
+    }
+}
+
+/// Why there is no answer, or not all of it.
 ///
 /// ```
 /// use gristmill_sdk::http::Error;
@@ -238,9 +314,25 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// The errors of a [`Body`].
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match &error {
+            Error::Denied(_) => io::ErrorKind::PermissionDenied,
+            Error::InvalidRequest(_) => io::ErrorKind::InvalidInput,
+            Error::Timeout => io::ErrorKind::TimedOut,
+            Error::TooLarge { .. } => io::ErrorKind::FileTooLarge,
+            Error::Connect(_) => io::ErrorKind::NotConnected,
+            Error::Other(_) => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::TestContext;
 
     #[test]
     fn json_body_says_that_it_is_json() {
@@ -255,5 +347,31 @@ mod tests {
         let response = Response::new(200, "").with_header("Vary", "a").with_header("vary", "b");
         assert_eq!(response.header("VARY"), Some("a"));
         assert_eq!(response.header("age"), None);
+    }
+
+    fn streamed(pieces: &[Result<&str, Error>]) -> Body {
+        let url = "https://example.com/";
+        let head = Response::new(200, "");
+        let ctx = TestContext::new().with_http_stream(url, head, pieces.iter().cloned());
+        ctx.http_stream(Request::get(url)).unwrap().body
+    }
+
+    #[test]
+    fn lines_do_not_depend_on_the_pieces() {
+        let body = streamed(&[Ok("o"), Ok(""), Ok("ne\r"), Ok("\ntwo\nth"), Ok("ree")]);
+        let lines: Vec<_> = body.lines().map(Result::unwrap).collect();
+        assert_eq!(lines, ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn a_body_that_broke_off_never_looks_complete() {
+        let mut body = streamed(&[Ok("a part"), Err(Error::Timeout)]);
+        let mut part = [0; 6];
+        body.read_exact(&mut part).unwrap();
+        for _ in 0..2 {
+            let error = body.read(&mut part).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+            assert_eq!(error.downcast::<Error>().unwrap(), Error::Timeout);
+        }
     }
 }

@@ -41,6 +41,11 @@ pub use handler::{Handler, RawJson};
 /// ```
 pub use serde_json::value::RawValue;
 
+/// The examples of the guide, which are tests of this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/guides/handlers-rust.md")]
+mod guide {}
+
 /// The expansion of [`handler!`]. Only the macro may use it, and it may change at any time.
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]

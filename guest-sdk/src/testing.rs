@@ -32,7 +32,7 @@ use std::{env, fs};
 
 use serde_json::Value;
 
-use crate::host::{Host, is_json};
+use crate::host::{Host, Pieces, is_json};
 use crate::{CallError, Context, Error, Handler, Level, S3Config, http};
 
 /// The environment variable with which [`assert_schema`] writes the file.
@@ -252,7 +252,7 @@ impl TestContext {
 
     /// Adds an answer to requests for exactly this URL. Answers to the same URL are given in the
     /// order of these calls, and the last one repeats. Any other URL is
-    /// [denied](http::Error::Denied).
+    /// [denied](http::Error::Denied). [`Context::http_stream`] gets the body in one piece.
     ///
     /// ```
     /// use gristmill_sdk::http::{Error, Request, Response};
@@ -271,7 +271,41 @@ impl TestContext {
         url: impl Into<String>,
         answer: Result<http::Response, http::Error>,
     ) -> Self {
+        let in_one_piece = |body| Pieces([Ok(body)].into());
+        let answer = answer.map(|answer| answer.with_body(in_one_piece));
         self.host.state().responses.entry(url.into()).or_default().push_back(answer);
+        self
+    }
+
+    /// Adds an answer in the way of [`with_http`](Self::with_http) whose body comes in pieces, and
+    /// may break off with an error. A body of `head` is the first piece. [`Context::http_send`]
+    /// gets the pieces joined, or the error.
+    ///
+    /// ```
+    /// use std::io::BufRead;
+    /// use gristmill_sdk::http::{Error, Request, Response};
+    /// use gristmill_sdk::testing::TestContext;
+    ///
+    /// let pieces = [Ok("data: one\nda"), Ok("ta: two\n"), Err(Error::Timeout)];
+    /// let ctx = TestContext::new()
+    ///     .with_http_stream("https://example.com/", Response::new(200, ""), pieces);
+    /// let answer = ctx.http_stream(Request::get("https://example.com/"))?;
+    /// let lines: Vec<_> = answer.body.lines().take(3).collect();
+    /// assert_eq!(lines[1].as_ref().unwrap(), "data: two");
+    /// assert_eq!(lines[2].as_ref().unwrap_err().to_string(), "HTTP request timed out");
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_http_stream(
+        self,
+        url: impl Into<String>,
+        head: http::Response,
+        pieces: impl IntoIterator<Item = Result<impl Into<Vec<u8>>, http::Error>>,
+    ) -> Self {
+        let pieces = pieces.into_iter().map(|piece| piece.map(Into::into));
+        let answer =
+            head.with_body(|first| Pieces([Ok(first)].into_iter().chain(pieces).collect()));
+        self.host.state().responses.entry(url.into()).or_default().push_back(Ok(answer));
         self
     }
 

@@ -3,6 +3,8 @@
 //! [`Host`] is a unit struct and every call is direct, so a component imports only the interfaces
 //! that its handler uses.
 
+mod streams;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -13,6 +15,8 @@ use crate::bindings::handler::gristmill::handler::{
 use crate::{
     CallError, Context, EmitError, Error, FailedJob, Failure, Handler, Level, S3Config, http,
 };
+
+pub(crate) use streams::Pieces;
 
 /// Runs one job: the body of the export that [`handler!`](crate::handler) writes.
 pub fn handle<Shape>(handler: &impl Handler<Shape>, job: Job) -> Result<String, run::Error> {
@@ -125,6 +129,13 @@ impl Host {
                 wit_http::HttpError::Other(what) => http::Error::Other(what),
             }),
         }
+    }
+
+    pub(crate) fn http_stream(
+        &self,
+        request: http::Request,
+    ) -> Result<http::Response<Pieces>, http::Error> {
+        streams::send(request)
     }
 
     pub(crate) fn submit(

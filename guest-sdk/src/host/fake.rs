@@ -10,7 +10,18 @@ use serde_json::value::RawValue;
 use crate::testing::{Call, Chunk};
 use crate::{CallError, EmitError, Level, S3Config, http};
 
-pub(crate) type HttpResult = Result<http::Response, http::Error>;
+/// The pieces of an answer's body, or the error after some of them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pieces(pub(crate) VecDeque<Result<Vec<u8>, http::Error>>);
+
+impl Pieces {
+    /// The next piece; `None` at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<Vec<u8>>, http::Error> {
+        self.0.pop_front().transpose()
+    }
+}
+
+pub(crate) type HttpResult = Result<http::Response<Pieces>, http::Error>;
 
 pub(crate) type CallResult = Result<Value, CallError>;
 
@@ -130,7 +141,13 @@ impl Host {
         self.state().logs.push((level, message.to_owned()));
     }
 
-    pub(crate) fn http_send(&self, request: http::Request) -> HttpResult {
+    pub(crate) fn http_send(&self, request: http::Request) -> Result<http::Response, http::Error> {
+        let answer = self.http_stream(request)?;
+        let body = answer.body.0.iter().cloned().collect::<Result<Vec<_>, _>>()?.concat();
+        Ok(answer.with_body(|_| body))
+    }
+
+    pub(crate) fn http_stream(&self, request: http::Request) -> HttpResult {
         let mut state = self.state();
         let answer = next(&mut state.responses, &request.url);
         let url = request.url.clone();

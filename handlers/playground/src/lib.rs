@@ -58,6 +58,7 @@ enum Op {
     Args,
     Sha256,
     Fetch,
+    FetchLines,
     Submit,
     Call,
     Remember,
@@ -152,6 +153,7 @@ fn play(ctx: &Context, mut input: Input) -> Result<Output, Error> {
         Op::Args => Ok(Output::Args { args: std::env::args().collect() }),
         Op::Sha256 => Ok(ops::sha256(input.rounds.unwrap_or(1))),
         Op::Fetch => ops::fetch(ctx, required("url", input.url)?),
+        Op::FetchLines => ops::fetch_lines(ctx, required("url", input.url)?),
         Op::Submit | Op::Call => {
             let endpoint = required("endpoint", input.endpoint)?;
             let job = ops::Job { input: required("value", input.value)?, key: input.key };

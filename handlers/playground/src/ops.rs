@@ -1,6 +1,6 @@
 //! The operations that a well-behaved handler performs.
 
-use std::io::Write;
+use std::io::{BufRead, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -108,6 +108,14 @@ pub fn fetch(ctx: &Context, url: String) -> Result<Output, Error> {
         length: response.body.len(),
         body: String::from_utf8(response.body).ok(),
     })
+}
+
+/// Emits each line of the answer when it arrives.
+pub fn fetch_lines(ctx: &Context, url: String) -> Result<Output, Error> {
+    for line in ctx.http_stream(Request::get(url))?.body.lines() {
+        ctx.emit(&line?)?;
+    }
+    Ok(Output::Nothing)
 }
 
 /// A job for another endpoint.

@@ -1,4 +1,4 @@
-use gristmill_sdk::http::Response;
+use gristmill_sdk::http::{self, Response};
 use gristmill_sdk::testing::TestContext;
 use gristmill_sdk::{Error, Level, S3Config};
 use serde_json::json;
@@ -99,6 +99,17 @@ fn fetch_answers_status_and_body() {
     );
     let error = ctx.run_json(play, r#"{"op":"fetch"}"#).unwrap_err();
     assert_eq!(error.message(), "missing field `url`");
+}
+
+#[test]
+fn fetch_lines_emits_each_line() {
+    let url = "http://a.example/";
+    let pieces = [Ok("one\ntw"), Ok("o\n"), Err(http::Error::Timeout)];
+    let ctx = TestContext::new().with_http_stream(url, Response::new(200, ""), pieces);
+    let error =
+        ctx.run_json(play, r#"{"op":"fetch_lines","url":"http://a.example/"}"#).unwrap_err();
+    assert_eq!(error.message(), "HTTP request timed out");
+    assert_eq!(ctx.outputs(), ["one", "two"]);
 }
 
 #[test]
