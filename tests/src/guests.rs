@@ -47,6 +47,16 @@ pub fn fetch() -> PathBuf {
     component("fetch")
 }
 
+/// Passes calls of OpenAI's clients on to another server.
+pub fn llm_proxy() -> PathBuf {
+    component("llm_proxy")
+}
+
+/// Streams the lines of a URL, with the crate `wstd`.
+pub fn wstd_fetch() -> PathBuf {
+    component("wstd_fetch")
+}
+
 /// Handles HTTP requests as their paths say; see its README.
 pub fn http_playground() -> PathBuf {
     component("http-playground")

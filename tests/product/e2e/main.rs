@@ -70,6 +70,7 @@ mod silent_log;
 mod stream;
 mod stream_events;
 mod stream_sizes;
+mod streamed_answers;
 mod structure;
 mod tags;
 mod timeline;
