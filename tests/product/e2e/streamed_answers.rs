@@ -145,6 +145,21 @@ async fn an_answer_that_breaks_off_fails_the_job_after_its_events() {
 }
 
 #[tokio::test]
+async fn an_answer_over_the_limit_is_named_as_such() {
+    let host = shared_host();
+    let handler = &HANDLERS[0];
+    let server = SlowServer::start().await;
+    let endpoint = server.deploy(&host, handler, "too-large").await;
+    let job = host.client.submit(&endpoint, (handler.input)(&server.host)).await;
+    let line: &str = Box::leak(("x".repeat((1 << 20) - 1) + "\n").into_boxed_str());
+    for _ in 0..=16 {
+        server.send(line);
+    }
+    let ended = host.client.finished(&endpoint, &job).await;
+    assert_eq!(ended["error"], "HTTP response exceeds the limit: 16777216 bytes", "{ended}");
+}
+
+#[tokio::test]
 async fn a_host_that_is_not_listed_is_denied_to_every_client() {
     let host = shared_host();
     let server = LocalServer::start().await;

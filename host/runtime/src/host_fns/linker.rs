@@ -6,6 +6,7 @@ use wasmtime::{Engine, Result};
 
 use super::filesystem;
 use super::wasi_http_ends::mark_ends;
+use super::wasi_http_errors::name_errors;
 use super::wasi_http_heads::bound_heads;
 use crate::bindings::Handler;
 use crate::sandbox::state::State;
@@ -67,6 +68,7 @@ pub(crate) fn linker(engine: &Engine) -> Result<Linker<State>> {
     let mut types = linker.instance(WASI_HTTP_TYPES)?;
     bound_heads(&mut types)?;
     mark_ends(&mut types)?;
+    name_errors(&mut types)?;
     linker.allow_shadowing(false);
     filesystem::add_to_linker(&mut linker)?;
     Ok(linker)

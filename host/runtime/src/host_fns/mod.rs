@@ -10,6 +10,7 @@ mod log;
 mod output;
 mod split;
 mod wasi_http_ends;
+mod wasi_http_errors;
 mod wasi_http_heads;
 
 // The interface has only types and no functions.
