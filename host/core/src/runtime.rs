@@ -27,7 +27,7 @@ use crate::job::payload::Json;
 use crate::job::record::{Chunk, HostProcess, LeftAttempt, S3Config};
 use crate::job::state::Claim;
 use crate::limits::UPLOADS_WAITING_MAX;
-use crate::metrics::endpoint::RequestEnd;
+use crate::metrics::endpoint::{AttemptValues, RequestEnd};
 pub use crate::metrics::failure_reason::FailureReason;
 use crate::metrics::instruments::DurationTotals;
 use crate::sharing::disk_space::Shortage;
@@ -476,6 +476,22 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// The part that is measured for the endpoint.
+    pub fn values(&self) -> AttemptValues {
+        let Self { run_us, cpu_us, sent_bytes, received_bytes, chunks, log_lines_dropped, .. } =
+            *self;
+        let start_us = self.instantiate_us;
+        AttemptValues {
+            start_us,
+            run_us,
+            cpu_us,
+            sent_bytes,
+            received_bytes,
+            chunks,
+            log_lines_dropped,
+        }
+    }
+
     /// The part that is billed, with the bytes of input and output.
     pub fn metered(&self, template: TemplateId, bytes_in: u64, bytes_out: u64) -> Metered {
         Metered {

@@ -14,8 +14,8 @@ use gristmill_core::job::record::{ClaimedJob, Lease, LeftAttempt, Outcome, S3Con
 use gristmill_core::job::state::ReleaseCause;
 use gristmill_core::jobs::handler_calls::Caller;
 use gristmill_core::limits::ERROR_BYTES_MAX;
-use gristmill_core::metrics::endpoint::{AttemptValues, FinishedAs};
-use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptKey, AttemptReport, Reservation, Usage};
+use gristmill_core::metrics::endpoint::FinishedAs;
+use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptKey, AttemptReport, Reservation};
 use gristmill_core::signals::event_notice::JobEventNotice;
 use gristmill_core::store::{Fenced, StoreError};
 use gristmill_core::time::Timestamp;
@@ -166,7 +166,7 @@ async fn perform(
         }
     };
     let report = attend(shared, lease, &sink, &stop, performing).await;
-    sink.incarnation().metrics().ended(measured(&report.usage));
+    sink.incarnation().metrics().ended(report.usage.values());
     log_end(&endpoint, number, lease, &report);
     if let Some(spans) = spans {
         let ended = EndedAttempt { endpoint: &endpoint, lease, number, waited_us };
@@ -220,21 +220,6 @@ async fn perform(
         let wall_ms = shared.store.now().millis_since(began);
         let (template, used) = (metered.template.clone(), JobUsage::of(&metered, wall_ms));
         bill(shared, lease, Bill { endpoint, template, owner: job.owner, used }).await;
-    }
-}
-
-pub(crate) fn measured(usage: &Usage) -> AttemptValues {
-    let Usage { run_us, cpu_us, sent_bytes, received_bytes, chunks, log_lines_dropped, .. } =
-        *usage;
-    let start_us = usage.instantiate_us;
-    AttemptValues {
-        start_us,
-        run_us,
-        cpu_us,
-        sent_bytes,
-        received_bytes,
-        chunks,
-        log_lines_dropped,
     }
 }
 

@@ -15,7 +15,6 @@ use gristmill_core::runtime::{
 use tracing::debug;
 
 use super::line::WaitingRequest;
-use crate::attempt::measured;
 use crate::attempt_sink::{Place, Sink};
 use crate::shared::Shared;
 
@@ -67,7 +66,7 @@ pub(crate) async fn answer(
             serving.await
         }
     };
-    metrics.ended(measured(&report.usage));
+    metrics.ended(report.usage.values());
     let wall_ms = whole_ms(shared.clock.elapsed()).saturating_sub(whole_ms(began));
     observed.ended(Duration::from_millis(wall_ms), failure_code(&report.end));
     if is_billed(&report.end, shared.stop_attempts.is_cancelled()) {

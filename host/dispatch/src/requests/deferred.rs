@@ -1,5 +1,5 @@
-//! The attempt at a request that is answered later: its job has the request as input, and the answer
-//! as output.
+//! The attempt at a request that is answered later: its job has the request as input, and the
+//! answer as output.
 //!
 //! **Bounds.** The answer has as many bytes as an output may have, in JSON.
 

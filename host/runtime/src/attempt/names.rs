@@ -1,7 +1,7 @@
 //! The names by which clients of HTTP endpoints ask for the same instance again.
 //!
-//! **Bounds.** A name for each instance that answers HTTP requests and may answer several. **Cost.**
-//! A lock when such an instance begins and ends; nothing for others.
+//! **Bounds.** A name for each instance that answers HTTP requests and may answer several.
+//! **Cost.** A lock when such an instance begins and ends; nothing for others.
 
 use std::collections::HashSet;
 use std::sync::Arc;
