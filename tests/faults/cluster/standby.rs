@@ -412,7 +412,7 @@ async fn http_2_is_forwarded() {
 }
 
 /// A connection that has shown a key is not closed beside many without one, also while its call
-/// waits for the active host.
+/// waits for the active host, and also before its first answer if the key is known.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_with_a_key_keep_their_connections_beside_those_without() {
     let Some(database) = Database::new() else { return };
@@ -428,6 +428,14 @@ async fn callers_with_a_key_keep_their_connections_beside_those_without() {
     assert_eq!(http.status_of(1).await, 200);
     let body = json!({ "input": { "op": "sleep", "ms": 3_000 } }).to_string();
     http.call(3, "POST", "/v2/play/runsync?wait=60000", &fields, &body).await;
+    let mut other = Http2::begin(TcpStream::connect(two.address()).await.unwrap()).await;
+    other.call(1, "POST", "/v2/play/runsync?wait=60000", &fields, &body).await;
+    // Its call is on the way before the others come.
+    eventually("both jobs", async || {
+        let jobs = one.client().health("play").await["jobs"].clone();
+        (jobs["inProgress"] == 1 && jobs["inQueue"] == 1).then_some(())
+    })
+    .await;
 
     // Many times the bound: the oldest of them are closed.
     let mut strangers = vec![];
@@ -438,6 +446,7 @@ async fn callers_with_a_key_keep_their_connections_beside_those_without() {
     let closed = tokio::time::timeout(PATIENCE, oldest.read(&mut [0])).await;
     assert!(matches!(closed, Ok(Ok(0) | Err(_))), "{closed:?}");
     assert_eq!(http.status_of(3).await, 200);
+    assert_eq!(other.status_of(1).await, 200);
     http.get(5, "/v2/play/health", &fields).await;
     assert_eq!(http.status_of(5).await, 200);
 }

@@ -4,19 +4,21 @@
 //! **Promise.** A call waits for its place in turns of its client's address. Calls with a key never
 //! wait for those without: each kind has places of its own. A call has a key if its connection has
 //! shown a valid one, or if the active host has answered another call with the same credentials as
-//! one with a key. A call without credentials is refused here for as long as the active host
-//! refuses its address, so that a flood does not reach that host.
+//! one with a key; then its connection counts for that key at once. A call without credentials is
+//! refused here for as long as the active host refuses its address, so that a flood does not reach
+//! that host.
 //!
 //! **Bounds.** [`STRANGERS_MAX`] places for calls without a key, of which an address has [a
 //! share](Permits::for_work), and the rest of [`CALLS_MAX`] for the others; [`CREDENTIALS_MAX`] and
 //! [`ADDRESSES_MAX`] entries of some bytes. **Cost.** Two locks and a hash for a call.
 
+use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
-use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher as _;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use gristmill_core::id::{KeyId, OwnerId};
 use gristmill_core::sharing::permits::{Permit, Permits};
 use gristmill_edge::CallOrigin;
 use hyper::{HeaderMap, Response, StatusCode, header};
@@ -45,8 +47,15 @@ pub(crate) struct StandbyCallers {
     known: Permits<IpAddr>,
     strangers: Permits<IpAddr>,
     hasher: RandomState,
-    valid: Mutex<HashSet<u64>>,
+    valid: Mutex<HashMap<u64, ShownKey>>,
     refused: Mutex<HashMap<IpAddr, Refused>>,
+}
+
+/// A valid key, and its owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ShownKey {
+    pub(crate) owner: OwnerId,
+    pub(crate) key: KeyId,
 }
 
 /// An address that has made its calls.
@@ -100,11 +109,17 @@ impl StandbyCallers {
         origin: &CallOrigin,
     ) -> Result<Place, TooManyCalls> {
         let address = origin.peer().known_as();
-        let is_valid = |credentials| self.valid.lock().contains(&credentials);
+        let known = |shown| self.valid.lock().get(&shown).cloned();
         let places = match credentials.0 {
             _ if origin.connection_has_key() => &self.known,
-            Some(shown) if is_valid(shown) => &self.known,
-            Some(_) => &self.strangers,
+            Some(shown) => match known(shown) {
+                Some(ShownKey { owner, key }) => {
+                    // Beyond the share of the owner, the connection ends after the answer.
+                    let _ = origin.record_key(&owner, &key);
+                    &self.known
+                }
+                None => &self.strangers,
+            },
             None => {
                 self.check(address)?;
                 &self.strangers
@@ -124,26 +139,31 @@ impl StandbyCallers {
         Err(TooManyCalls { calls, wait })
     }
 
-    /// Takes note of what the active host has answered. `has_key`: it has seen a valid key.
+    /// Takes note of what the active host has answered, and of the valid key that it has seen.
     pub(crate) fn answered<B>(
         &self,
         credentials: Credentials,
         origin: &CallOrigin,
-        has_key: bool,
+        key: Option<&ShownKey>,
         answer: &Response<B>,
     ) {
         if let Credentials(Some(shown)) = credentials {
             let mut valid = self.valid.lock();
-            if has_key && !valid.contains(&shown) {
-                if valid.len() >= CREDENTIALS_MAX {
-                    valid.clear();
+            match key {
+                Some(_) if valid.contains_key(&shown) => {}
+                Some(key) => {
+                    if valid.len() >= CREDENTIALS_MAX {
+                        valid.clear();
+                    }
+                    valid.insert(shown, key.clone());
                 }
-                valid.insert(shown);
-            } else if answer.status() == StatusCode::UNAUTHORIZED && !has_key {
-                valid.remove(&shown);
+                None if answer.status() == StatusCode::UNAUTHORIZED => {
+                    valid.remove(&shown);
+                }
+                None => {}
             }
         }
-        if has_key || answer.status() != StatusCode::TOO_MANY_REQUESTS {
+        if key.is_some() || answer.status() != StatusCode::TOO_MANY_REQUESTS {
             return;
         }
         let Some(refused) = refused(answer.headers()) else { return };
@@ -198,11 +218,14 @@ mod tests {
         assert_eq!(held.len(), STRANGERS_MAX * 3 / 4, "an address leaves places to others");
         assert!(admit(key, &stranger).is_none(), "the key is not known");
         held.push(admit(key, &other).expect("another address").unwrap());
-        callers.answered(key, &other, true, &Response::new(()));
-        held.push(admit(key, &stranger).expect("the key is known").unwrap());
+        let shown = ShownKey { owner: OwnerId::new("o").unwrap(), key: KeyId::new("k").unwrap() };
+        callers.answered(key, &other, Some(&shown), &Response::new(()));
+        let first_call = from(1);
+        held.push(admit(key, &first_call).expect("the key is known").unwrap());
+        assert!(first_call.connection_has_key(), "before its first answer");
         let mut refusal = Response::new(());
         *refusal.status_mut() = StatusCode::UNAUTHORIZED;
-        callers.answered(key, &other, false, &refusal);
+        callers.answered(key, &other, None, &refusal);
         assert!(admit(key, &stranger).is_none(), "the key is not valid any more");
     }
 
@@ -218,10 +241,10 @@ mod tests {
             refusal.headers_mut().insert(header::RETRY_AFTER, "7".parse().unwrap());
         };
         headers(&mut refusal, "\"run\";q=5;w=10");
-        callers.answered(none, &origin, false, &refusal);
+        callers.answered(none, &origin, None, &refusal);
         assert!(callers.admit(none, &origin).now_or_never().unwrap().is_ok(), "another limit");
         headers(&mut refusal, "\"unauthenticated\";q=5;w=10");
-        callers.answered(none, &origin, false, &refusal);
+        callers.answered(none, &origin, None, &refusal);
         let refused = callers.admit(none, &origin).now_or_never().unwrap().unwrap_err();
         assert_eq!(refused.calls, 5);
         assert!(refused.wait <= REFUSAL_MAX);

@@ -29,7 +29,7 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use parking_lot::{Mutex, RwLock};
 use tracing::debug;
 
-use super::callers::{Place, StandbyCallers, TooManyCalls};
+use super::callers::{Place, ShownKey, StandbyCallers, TooManyCalls};
 use super::calls::{CallError, CallLinks, InProgress};
 use super::handshake::{HostKey, Membership};
 
@@ -177,8 +177,8 @@ impl Standby {
                 if !reads_on(&path) {
                     sending.stop();
                 }
-                let has_key = take_key(&mut answer, origin);
-                self.callers.answered(credentials, origin, has_key, &answer);
+                let key = take_key(&mut answer, origin);
+                self.callers.answered(credentials, origin, key.as_ref(), &answer);
                 let held = Held { _place: place, _in_progress: in_progress, _stops: stops };
                 incoming(answer, held)
             }
@@ -408,8 +408,8 @@ pub(crate) fn name_key(origin: &CallOrigin, headers: &mut HeaderMap) {
 }
 
 /// Records the valid key that the active host has seen, and removes the header. If the owner has
-/// too many connections, this one ends after the answer. Returns whether there was a key.
-fn take_key<B>(answer: &mut Response<B>, origin: &CallOrigin) -> bool {
+/// too many connections, this one ends after the answer. Returns the key.
+fn take_key<B>(answer: &mut Response<B>, origin: &CallOrigin) -> Option<ShownKey> {
     let named = answer.headers_mut().remove(KEY);
     let named = named.as_ref().and_then(|named| named.to_str().ok()?.split_once(' '));
     let Some((Ok(owner), Ok(key))) =
@@ -418,12 +418,12 @@ fn take_key<B>(answer: &mut Response<B>, origin: &CallOrigin) -> bool {
         if answer.status() == StatusCode::UNAUTHORIZED {
             origin.record_no_key();
         }
-        return false;
+        return None;
     };
     if origin.record_key(&owner, &key).is_ok() {
-        answer.extensions_mut().insert(AnswerOwner(owner));
+        answer.extensions_mut().insert(AnswerOwner(owner.clone()));
     }
-    true
+    Some(ShownKey { owner, key })
 }
 
 #[cfg(test)]
@@ -466,7 +466,7 @@ mod tests {
             answer.headers_mut().insert(KEY, HeaderValue::from_static("mallory k"));
             name_key(at_active, answer.headers_mut());
             let here = CallOrigin::from(peer());
-            assert_eq!(take_key(&mut answer, &here), expected.is_some());
+            assert_eq!(take_key(&mut answer, &here).map(|shown| shown.owner).as_ref(), expected);
             assert_eq!(here.has_key(), expected.is_some());
             let named = answer.extensions().get::<AnswerOwner>().map(|AnswerOwner(owner)| owner);
             assert_eq!(named, expected);
