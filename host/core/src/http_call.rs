@@ -52,7 +52,7 @@ pub enum NoResponse {
     #[error("the instance has ended; without `strict`, another one answers")]
     InstanceGone,
     /// The instance that the client insists on had no time.
-    #[error("the instance was busy for too long; without `strict`, another one answers")]
+    #[error("the instance is busy; without `strict`, another one answers")]
     InstanceBusy,
 }
 

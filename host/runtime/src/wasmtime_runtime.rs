@@ -10,7 +10,6 @@ use std::io;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -20,7 +19,7 @@ use gristmill_core::deploy::egress::HostPattern;
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointType};
 use gristmill_core::deploy::volume::Volume;
 use gristmill_core::depot::Depot;
-use gristmill_core::http_call::{Affinity, HttpCall, InstanceName, NoResponse};
+use gristmill_core::http_call::{Affinity, HttpCall, NoResponse};
 use gristmill_core::id::{EndpointId, JobId, OwnerId, VolumeId};
 use gristmill_core::metrics::instruments::DurationTotals;
 use gristmill_core::runtime::{
@@ -316,54 +315,26 @@ impl WasmtimeRuntime {
         }
     }
 
-    /// The room of the instance that a client asks for, in the place of another room; a client that
-    /// insists on it waits for as long as for a worker.
-    async fn directed(
+    /// The room of the instance that a client asks for, in the place of another room. Nobody waits
+    /// for an instance: the request has a worker, which others need.
+    fn directed(
         &self,
         reservation: Reservation,
-        attempt: &Attempt<()>,
+        deployment: &Arc<Deployment>,
         Affinity { instance, is_strict }: Affinity,
     ) -> Result<Reservation, NoResponse> {
         let Ok(reserved) = reservation.downcast::<Reserved>() else {
             return Err(NoResponse::InstanceGone);
         };
-        let (deployment, level) = (&attempt.deployment, Level::CLIENT);
-        let take = || self.taken.reserve(&self.idle, deployment, level, Some(instance));
-        if !reserved.is(instance) {
-            if let Some(found) = take() {
-                return Ok(Reservation::new(found));
-            }
-            if is_strict {
-                // A client that waits for that instance may have this one's.
-                drop(reserved);
-                return self.awaited(attempt, instance, take).await.map(Reservation::new);
-            }
+        if reserved.is(instance) {
+            return Ok(Reservation::new(*reserved));
         }
-        Ok(Reservation::new(*reserved))
-    }
-
-    /// The instance of this name, once it can be taken.
-    async fn awaited(
-        &self,
-        attempt: &Attempt<()>,
-        instance: InstanceName,
-        take: impl Fn() -> Option<Reserved>,
-    ) -> Result<Reserved, NoResponse> {
-        let wait = attempt.deployment.endpoint.settings.http.queue_timeout_ms;
-        let until = (Instant::now() + Duration::from_millis(wait)).min(attempt.deadline);
-        loop {
-            let changed = self.names.changed();
-            if let Some(found) = take() {
-                return Ok(found);
-            }
-            if !self.names.is_present(instance) {
-                return Err(NoResponse::InstanceGone);
-            }
-            tokio::select! {
-                () = changed => {}
-                () = attempt.stop.cancelled() => return Err(NoResponse::InstanceBusy),
-                () = tokio::time::sleep_until(until.into()) => return Err(NoResponse::InstanceBusy),
-            }
+        let found = self.taken.reserve(&self.idle, deployment, Level::CLIENT, Some(instance));
+        match found {
+            Some(found) => Ok(Reservation::new(found)),
+            None if !is_strict => Ok(Reservation::new(*reserved)),
+            None if self.names.has(deployment, instance) => Err(NoResponse::InstanceBusy),
+            None => Err(NoResponse::InstanceGone),
         }
     }
 
@@ -411,7 +382,7 @@ impl WasmtimeRuntime {
                 let endpoint = &attempt.deployment.endpoint;
                 let answers_again =
                     endpoint.kind == EndpointType::LoadBalancer && endpoint.reuse_wait(1).is_some();
-                let name = answers_again.then(|| self.names.begin());
+                let name = answers_again.then(|| self.names.begin(&attempt.deployment));
                 let state = State::new(attempt, sink, watch, surroundings);
                 Instance::new(loaded, state, name)
             }
@@ -584,7 +555,7 @@ impl Runtime for WasmtimeRuntime {
             return self.attempt(reservation, attempt, sink).await;
         };
         let (call, attempt) = attempt.split();
-        match self.directed(reservation, &attempt, affinity).await {
+        match self.directed(reservation, &attempt.deployment, affinity) {
             Ok(reservation) => self.attempt(reservation, attempt.replace(call).1, sink).await,
             Err(none) => {
                 // Nobody waits for it when the client has left.

@@ -72,6 +72,12 @@ async fn an_answer_is_fetched_later_with_all_of_its_parts() {
     // It is a job.
     let job = client.status(&site, &id).await.ok();
     assert_eq!((&job["status"], &job["output"]["status"]), (&"COMPLETED".into(), &200.into()));
+    // What is no body at once is none later.
+    let (location, _) = accepted(later(&client, Method::HEAD, &site, "/")).await;
+    let answer = fetched(&client, &location).await;
+    assert_eq!((answer.status(), answer.text().await.unwrap()), (StatusCode::OK, String::new()));
+    let delete = client.request(Method::DELETE, &location).send().await.unwrap();
+    assert_eq!(delete.status(), StatusCode::METHOD_NOT_ALLOWED);
     let bytes: Vec<u8> = (0..=255).cycle().take(300_000).collect();
     let echo = later(&client, Method::POST, &site, "/echo").body(bytes.clone());
     let (location, _) = accepted(echo).await;

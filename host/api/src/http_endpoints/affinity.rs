@@ -28,15 +28,14 @@ pub(super) fn wanted(headers: &mut HeaderMap) -> Result<Option<Affinity>, ApiErr
     }
 }
 
-/// The answer with the name of its instance, if that may answer again.
-pub(super) fn named(mut answer: Response<Body>) -> Response<Body> {
+/// Adds the name of its instance to an answer, if that may answer again.
+pub(super) fn name(answer: &mut Response<Body>) {
     // A handler's own would be no name.
     answer.headers_mut().remove(INSTANCE);
     let name = answer.extensions().get::<InstanceName>().map(InstanceName::to_string);
     if let Some(Ok(name)) = name.map(HeaderValue::try_from) {
         answer.headers_mut().insert(INSTANCE, name);
     }
-    answer
 }
 
 #[cfg(test)]

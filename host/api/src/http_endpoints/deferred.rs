@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use axum::http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header,
+};
 use axum::response::IntoResponse as _;
 use bytes::Bytes;
 use gristmill_core::access::key::ApiKey;
@@ -27,8 +29,11 @@ use crate::identity::auth::KeyCheck;
 use crate::queue::{dto, idempotency};
 use crate::state::ApiState;
 
-/// The beginning of the path of an answer. The id of its job follows.
-const ANSWERS: &str = "/.well-known/gristmill/requests/";
+/// The beginning of the paths of an endpoint that belong to the host.
+const OWN_PATHS: &str = "/.well-known/gristmill/";
+
+/// The beginning of the path of an answer, below those. The id of its job follows.
+const ANSWERS: &str = "requests/";
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
@@ -54,8 +59,9 @@ impl<'p> Later<'p> {
                 name.eq_ignore_ascii_case("respond-async")
             })
         };
-        match path.strip_prefix(ANSWERS) {
-            Some(id) => Some(Self::Fetch(id)),
+        match path.strip_prefix(OWN_PATHS) {
+            // What is below no known path is the id of no job.
+            Some(path) => Some(Self::Fetch(path.strip_prefix(ANSWERS).unwrap_or(path))),
             None => is_preferred().then_some(Self::Submit),
         }
     }
@@ -115,7 +121,7 @@ pub(super) async fn submit(
         Address::Path => format!("{PREFIX}{}", endpoint.id),
         Address::Name => String::new(),
     };
-    let location = HeaderValue::try_from(format!("{home}{ANSWERS}{}", submitted.id));
+    let location = HeaderValue::try_from(format!("{home}{OWN_PATHS}{ANSWERS}{}", submitted.id));
     let location =
         location.map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
     answer.headers_mut().insert(header::LOCATION, location);
@@ -130,10 +136,14 @@ pub(super) async fn submit(
 /// 404 for an unknown job; the reason of an answer that will not come.
 pub(super) async fn fetch(
     state: &ApiState,
-    key: &ApiKey,
+    (method, key): (&Method, &ApiKey),
     endpoint: &EndpointId,
     id: &str,
 ) -> Result<Response<Body>, ApiError> {
+    if ![Method::GET, Method::HEAD].contains(method) {
+        let sentence = "the answer to an earlier request is read by GET";
+        return Err(ApiError::new(ErrorCode::MethodNotAllowed, sentence));
+    }
     let unknown =
         || ApiError::not_found("no such request: its id is wrong, or its answer is too old");
     let id: JobId = id.parse().map_err(|_| unknown())?;

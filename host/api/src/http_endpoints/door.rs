@@ -217,7 +217,7 @@ impl Door {
         let home = format!("{PREFIX}{}/", target.endpoint);
         let called = uri.authority().map(|host| format!("http://{host}{}", parts.uri.path()));
         rules::withhold(&mut headers, address, endpoint.settings.http.public);
-        let affinity = affinity::wanted(&mut headers)?;
+        let affinity = affinity::wanted(&mut headers);
         let mut request = Request::new(());
         (*request.method_mut(), *request.uri_mut()) = (parts.method.clone(), uri);
         *request.headers_mut() = headers;
@@ -228,20 +228,25 @@ impl Door {
                 let answer = deferred::submit(&self.state, call, request, caller, to).await?;
                 return Ok(held(with_security_headers(answer), permit));
             }
-            Some(Later::Fetch(id)) => deferred::fetch(&self.state, &key, &endpoint.id, id).await?,
+            Some(Later::Fetch(id)) => {
+                let call = (&parts.method, &*key);
+                deferred::fetch(&self.state, call, &endpoint.id, id).await?
+            }
             None => {
                 let body = self.body(&parts, body, (&key, &check), &deployment).await?;
                 let request = request.map(|()| body);
                 let trace = caller_trace(&parts.headers);
                 let (caller, observed) = (key.id.clone(), observed.clone());
+                let affinity = affinity?;
                 let wanted =
                     WantedAnswer { deployment, caller, request, affinity, trace, observed };
                 let answer = self.state.http_calls.call(wanted).await?;
                 // The request may have waited for minutes.
                 check.check()?;
-                affinity::named(answer.map(Body::new))
+                answer.map(Body::new)
             }
         };
+        affinity::name(&mut answer);
         match address {
             Address::Path => {
                 rules::check_redirect(&answer, &called.unwrap_or_default(), &home)?;

@@ -1,18 +1,24 @@
 //! A request that is answered later: its job has the request as its input, and the answer as its
 //! output. This file has both as JSON.
 //!
-//! A body that is text stays text, so that a person can read it; any other is base64. The value of
-//! a header has a character for each byte.
+//! A body that is text stays text, so that a person can read it; any other is base64, and so is
+//! text that would be longer in JSON than in base64. The value of a header has a character for
+//! each byte.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use http::header::LOCATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use serde::{Deserialize, Serialize};
+use url::Url;
 
 use crate::http_call::HttpBody;
 use crate::job::payload::Json;
+
+/// A text below this size stays text, however long it is in JSON.
+const SMALL_BYTES: usize = 1 << 10;
 
 /// The input of a job. A handler of jobs may have a field `http` too, but an endpoint has handlers
 /// of one type only.
@@ -77,6 +83,29 @@ pub fn request(input: &Json) -> Result<Request<HttpBody>, Unreadable> {
     Ok(request)
 }
 
+/// The path of the request as its client has sent it, below which its handler's relative links are.
+pub fn path_of_client<B>(request: &Request<B>) -> String {
+    let prefix = request.headers().get("x-forwarded-prefix");
+    let prefix = prefix.and_then(|prefix| prefix.to_str().ok()).unwrap_or_default();
+    format!("{prefix}{}", request.uri().path())
+}
+
+/// Makes a `Location` that is relative to the `path` of the request a path of its own: the answer
+/// is fetched from another path.
+pub fn fix_location(headers: &mut HeaderMap, path: &str) {
+    let Some(location) = headers.get(LOCATION).and_then(|text| text.to_str().ok()) else { return };
+    let is_relative = !location.starts_with('/') && Url::parse(location).is_err();
+    let base = Url::parse(&format!("http://localhost{path}"));
+    let Some(joined) = base.ok().filter(|_| is_relative).and_then(|base| base.join(location).ok())
+    else {
+        return;
+    };
+    let text = joined.as_str().strip_prefix("http://localhost").unwrap_or_default();
+    if let Ok(fixed) = HeaderValue::from_str(text) {
+        headers.insert(LOCATION, fixed);
+    }
+}
+
 /// The output of the job of a request with this answer.
 pub fn output(answer: &Response<Bytes>) -> Json {
     Json::from_value(&DeferredAnswer {
@@ -100,9 +129,16 @@ pub fn answer(output: &Json) -> Result<Response<Bytes>, Unreadable> {
 
 impl Body {
     fn of(bytes: &Bytes) -> Self {
+        // As many characters as JSON has for it at most.
+        let in_json = |byte: &u8| match byte {
+            b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 2,
+            0..b' ' => 6,
+            _ => 1,
+        };
+        let is_short = || bytes.iter().map(in_json).sum::<usize>() <= bytes.len() / 3 * 4;
         match str::from_utf8(bytes) {
-            Ok(text) => Self::Text(text.to_owned()),
-            Err(_) => Self::Base64(STANDARD.encode(bytes)),
+            Ok(text) if bytes.len() < SMALL_BYTES || is_short() => Self::Text(text.to_owned()),
+            _ => Self::Base64(STANDARD.encode(bytes)),
         }
     }
 
@@ -147,7 +183,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_survives() {
-        for body in [&b""[..], b"na\xc3\xafve \"text\"", BINARY] {
+        for body in [&b""[..], b"na\xc3\xafve \"text\"", BINARY, &[0; 5_000]] {
             let mut request = Request::new(Bytes::from_static(body));
             *request.method_mut() = "PROPFIND".parse().unwrap();
             *request.uri_mut() = "http://a.example/x//y?z=%20".parse().unwrap();
@@ -155,6 +191,7 @@ mod tests {
             let read = super::request(&input(&request)).unwrap();
             assert_eq!((read.method(), read.uri()), (request.method(), request.uri()));
             assert_eq!(read.headers(), request.headers());
+            assert!(input(&request).len() < 300 + body.len() / 3 * 4 + 4);
             assert_eq!(read.into_body().collect().await.unwrap().to_bytes(), request.into_body());
         }
     }
@@ -172,6 +209,23 @@ mod tests {
             let read = super::answer(&output).unwrap();
             assert_eq!((read.status(), read.headers()), (answer.status(), answer.headers()));
             assert_eq!(read.body(), answer.body());
+        }
+    }
+
+    #[test]
+    fn a_relative_location_is_that_of_the_request() {
+        for (path, location, expected) in [
+            ("/http/site/a/b", "next", "/http/site/a/next"),
+            ("/a/b", "../c?d=e#f", "/c?d=e#f"),
+            ("/a/b", "?c", "/a/b?c"),
+            ("/a/b", "/c", "/c"),
+            ("/a/b", "//other/c", "//other/c"),
+            ("/a/b", "https://other/c", "https://other/c"),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(LOCATION, HeaderValue::from_static(location));
+            fix_location(&mut headers, path);
+            assert_eq!(headers[LOCATION], expected, "{path} {location}");
         }
     }
 

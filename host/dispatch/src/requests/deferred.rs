@@ -12,8 +12,8 @@ use gristmill_core::limits::OUTPUT_BYTES_MAX;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, FailureReason, Reservation, Runtime,
 };
-use http::Response;
-use http_body_util::{BodyExt as _, Limited};
+use http::{Method, Response, StatusCode};
+use http_body_util::{BodyExt as _, Empty, Limited};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -40,11 +40,12 @@ pub(crate) async fn perform(
         Some(Err(unreadable)) => return invalid(unreadable.to_string()).into(),
         None => return AttemptEnd::Stopped.into(),
     };
+    let (is_head, path) = (request.method() == Method::HEAD, deferred::path_of_client(&request));
     let (call, answered) = HttpCall::new(request);
     let stop = attempt.stop.clone();
     let ((), attempt) = attempt.replace(call);
     let serving = runtime.serve(reservation, attempt, sink);
-    let (report, output) = tokio::join!(serving, collected(answered, &stop));
+    let (report, output) = tokio::join!(serving, collected(answered, (is_head, &path), &stop));
     let AttemptReport { end, usage } = report;
     let end = match (output, end) {
         // What the handler does after its answer changes nothing for a client.
@@ -70,6 +71,7 @@ fn invalid(error: String) -> AttemptEnd {
 /// The complete answer. A handler whose answer is too large is stopped.
 async fn collected(
     answered: oneshot::Receiver<Result<Response<HttpBody>, NoResponse>>,
+    (is_head, path): (bool, &str),
     stop: &CancellationToken,
 ) -> Result<Json, NoOutput> {
     let answer = match answered.await {
@@ -84,7 +86,13 @@ async fn collected(
              answered later; bytes that are no text count a third more"
         ))
     };
-    let (head, body) = answer.into_parts();
+    let (mut head, mut body) = answer.into_parts();
+    deferred::fix_location(&mut head.headers, path);
+    if is_head || [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&head.status) {
+        // A handler whose body is not read fails.
+        while let Some(Ok(_)) = body.frame().await {}
+        body = Empty::new().map_err(|never| match never {}).boxed_unsync();
+    }
     let body = match Limited::new(body, OUTPUT_BYTES_MAX).collect().await {
         Ok(body) => body.to_bytes(),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => return Err(too_large()),

@@ -103,7 +103,6 @@ impl Idle {
         // Without a runtime the sweep cannot end it: the host is stopping.
         let Ok(runtime) = Handle::try_current() else { return };
         let mut state = self.state.lock();
-        waiting.instance.is_idle();
         state.waiting.push_back(waiting);
         if !std::mem::replace(&mut state.is_swept, true) {
             runtime.spawn(self.clone().sweep());

@@ -150,13 +150,6 @@ impl Instance {
         self.name.as_ref().map(Name::get)
     }
 
-    /// It is among the idle ones.
-    pub(crate) fn is_idle(&self) {
-        if let Some(name) = &self.name {
-            name.is_idle();
-        }
-    }
-
     /// Drops the state of the ended attempt, and what it was charged beyond what the instance has.
     pub(crate) fn end(&mut self) {
         self.store.data_mut().end();

@@ -1,26 +1,19 @@
-//! The names by which clients of HTTP endpoints ask for the same instance again.
+//! The names by which clients of HTTP endpoints ask for the same instance again. A name is known only
+//! at the deployment of its instance: no endpoint notices the instances of another one.
 //!
 //! **Bounds.** A name for each instance that answers HTTP requests and may answer several.
 //! **Cost.** A lock when such an instance begins and ends; nothing for others.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::http_call::InstanceName;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
-use tokio::sync::futures::Notified;
 
-/// The names of the present instances. Clones share them.
+/// The present instances with names. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Names(Arc<Present>);
-
-#[derive(Debug, Default)]
-struct Present {
-    names: Mutex<HashSet<InstanceName>>,
-    /// Fires when an instance is idle again, or has ended.
-    changed: Notify,
-}
+pub(crate) struct Names(Arc<Mutex<HashMap<InstanceName, Arc<Deployment>>>>);
 
 /// The name of an instance, which is present until this is dropped.
 #[derive(Debug)]
@@ -30,19 +23,15 @@ pub(crate) struct Name {
 }
 
 impl Names {
-    pub(crate) fn begin(&self) -> Name {
+    pub(crate) fn begin(&self, deployment: &Arc<Deployment>) -> Name {
         let name = InstanceName::generate();
-        self.0.names.lock().insert(name);
+        self.0.lock().insert(name, deployment.clone());
         Name { name, all: self.clone() }
     }
 
-    pub(crate) fn is_present(&self, name: InstanceName) -> bool {
-        self.0.names.lock().contains(&name)
-    }
-
-    /// The next change after this call.
-    pub(crate) fn changed(&self) -> Notified<'_> {
-        self.0.changed.notified()
+    /// Whether this deployment has an instance of this name.
+    pub(crate) fn has(&self, deployment: &Arc<Deployment>, name: InstanceName) -> bool {
+        self.0.lock().get(&name).is_some_and(|of| Arc::ptr_eq(of, deployment))
     }
 }
 
@@ -50,16 +39,12 @@ impl Name {
     pub(crate) fn get(&self) -> InstanceName {
         self.name
     }
-
-    /// Its instance is idle.
-    pub(crate) fn is_idle(&self) {
-        self.all.0.changed.notify_waiters();
-    }
 }
 
 impl Drop for Name {
     fn drop(&mut self) {
-        self.all.0.names.lock().remove(&self.name);
-        self.all.0.changed.notify_waiters();
+        // Without the lock, since it may be the last user of the deployment.
+        let removed = self.all.0.lock().remove(&self.name);
+        drop(removed);
     }
 }
