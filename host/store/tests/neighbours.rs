@@ -66,7 +66,8 @@ async fn large_submissions_of_an_owner_delay_no_small_one_of_another() {
     }
     calls.submit("bob", "bobs", 10);
     let before = calls.ended_before("bob").await;
-    assert!(before <= 2, "{before} large submissions were written first");
+    // Those that were in the write buffer already.
+    assert!(before <= 3, "{before} large submissions were written first");
 }
 
 #[tokio::test]
