@@ -10,6 +10,7 @@ use std::io;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -61,6 +62,13 @@ use crate::sandbox::state::{State, Surroundings};
 use crate::swap::SwapWatch;
 use crate::wasmtime_runtime::reserved::{Reserved, ReservedRoom, Taken};
 use gristmill_core::sharing::permits::{Permit, PermitShare, Permits};
+
+/// How long a request waits for the instance that its client asks for: an instance is idle a moment
+/// after its answer, when the client may send the next request already.
+const INSTANCE_WAIT: Duration = Duration::from_millis(100);
+
+/// The pause between two looks at it.
+const INSTANCE_LOOK: Duration = Duration::from_millis(5);
 
 /// The settings of a runtime.
 #[derive(Debug)]
@@ -315,9 +323,9 @@ impl WasmtimeRuntime {
         }
     }
 
-    /// The room of the instance that a client asks for, in the place of another room. Nobody waits
-    /// for an instance: the request has a worker, which others need.
-    fn directed(
+    /// The room of the instance that a client asks for, in the place of another room. Waits no
+    /// longer than [`INSTANCE_WAIT`]: the request has a worker, which others need.
+    async fn directed(
         &self,
         reservation: Reservation,
         deployment: &Arc<Deployment>,
@@ -326,16 +334,24 @@ impl WasmtimeRuntime {
         let Ok(reserved) = reservation.downcast::<Reserved>() else {
             return Err(NoResponse::InstanceGone);
         };
-        if reserved.is(instance) {
-            return Ok(Reservation::new(*reserved));
+        let until = Instant::now() + INSTANCE_WAIT;
+        while !reserved.is(instance) {
+            let level = Level::CLIENT;
+            if let Some(found) = self.taken.reserve(&self.idle, deployment, level, Some(instance)) {
+                return Ok(Reservation::new(found));
+            }
+            let is_busy = self.names.has(deployment, instance);
+            if is_busy && Instant::now() < until {
+                tokio::time::sleep(INSTANCE_LOOK).await;
+                continue;
+            }
+            match (is_strict, is_busy) {
+                (false, _) => break,
+                (true, true) => return Err(NoResponse::InstanceBusy),
+                (true, false) => return Err(NoResponse::InstanceGone),
+            }
         }
-        let found = self.taken.reserve(&self.idle, deployment, Level::CLIENT, Some(instance));
-        match found {
-            Some(found) => Ok(Reservation::new(found)),
-            None if !is_strict => Ok(Reservation::new(*reserved)),
-            None if self.names.has(deployment, instance) => Err(NoResponse::InstanceBusy),
-            None => Err(NoResponse::InstanceGone),
-        }
+        Ok(Reservation::new(*reserved))
     }
 
     fn share(&self, deployment: &Deployment) -> PermitShare {
@@ -555,7 +571,7 @@ impl Runtime for WasmtimeRuntime {
             return self.attempt(reservation, attempt, sink).await;
         };
         let (call, attempt) = attempt.split();
-        match self.directed(reservation, &attempt.deployment, affinity) {
+        match self.directed(reservation, &attempt.deployment, affinity).await {
             Ok(reservation) => self.attempt(reservation, attempt.replace(call).1, sink).await,
             Err(none) => {
                 // Nobody waits for it when the client has left.

@@ -73,7 +73,8 @@ async fn an_answer_is_fetched_later_with_all_of_its_parts() {
     let job = client.status(&site, &id).await.ok();
     assert_eq!((&job["status"], &job["output"]["status"]), (&"COMPLETED".into(), &200.into()));
     // What is no body at once is none later.
-    let (location, _) = accepted(later(&client, Method::HEAD, &site, "/")).await;
+    let head = later(&client, Method::HEAD, &site, "/").send().await.unwrap();
+    let location = head.headers()["location"].to_str().unwrap().to_owned();
     let answer = fetched(&client, &location).await;
     assert_eq!((answer.status(), answer.text().await.unwrap()), (StatusCode::OK, String::new()));
     let delete = client.request(Method::DELETE, &location).send().await.unwrap();

@@ -1,5 +1,5 @@
-//! The names by which clients of HTTP endpoints ask for the same instance again. A name is known only
-//! at the deployment of its instance: no endpoint notices the instances of another one.
+//! The names by which clients of HTTP endpoints ask for the same instance again. A name is known
+//! only at the deployment of its instance: no endpoint notices the instances of another one.
 //!
 //! **Bounds.** A name for each instance that answers HTTP requests and may answer several.
 //! **Cost.** A lock when such an instance begins and ends; nothing for others.
