@@ -8,8 +8,9 @@ use std::io;
 use std::str::FromStr;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Empty};
 use tokio::sync::oneshot;
 
 /// The body of a request or an answer.
@@ -18,6 +19,17 @@ use tokio::sync::oneshot;
 /// [`FileTooLarge`](io::ErrorKind::FileTooLarge), [`TimedOut`](io::ErrorKind::TimedOut), or any
 /// other for a client that has left.
 pub type HttpBody = UnsyncBoxBody<Bytes, io::Error>;
+
+/// The body without a byte.
+pub fn no_body() -> HttpBody {
+    Empty::new().map_err(|never| match never {}).boxed_unsync()
+}
+
+/// Whether an answer with this status has no body, whatever its head announces; `is_head`: it
+/// answers HEAD.
+pub fn is_bodiless(is_head: bool, status: StatusCode) -> bool {
+    is_head || [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&status)
+}
 
 /// A request, and the place of its answer.
 #[derive(Debug)]

@@ -10,14 +10,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use gristmill_core::billing::usage::{JobUsage, UsageSum};
 use gristmill_core::deploy::endpoint::Deployment;
-use gristmill_core::http_call::{HttpBody, HttpCall, NoResponse};
+use gristmill_core::http_call::{HttpBody, HttpCall, NoResponse, is_bodiless, no_body};
 use gristmill_core::http_calls::{NoAnswer, WantedAnswer};
 use gristmill_core::http_requests::ObservedRequest;
 use gristmill_core::metrics::failure_reason::FailureReason;
 use gristmill_core::runtime::{AttemptEnd, LogLevel};
 use http::{HeaderMap, Method, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt as _, Empty};
+use http_body_util::BodyExt as _;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -114,7 +114,7 @@ pub(crate) async fn call(
 
 /// The answer to a ping while there is no handler yet.
 fn loading() -> Response<HttpBody> {
-    let mut answer = Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
+    let mut answer = Response::new(no_body());
     *answer.status_mut() = StatusCode::NO_CONTENT;
     answer
 }
@@ -168,15 +168,13 @@ impl Client<'_> {
         let stop = self.stop.take();
         let (head, mut body) = answer.into_parts();
         let left = announced(&head.headers);
-        let is_bare = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&head.status);
-        if is_head || is_bare || left == Some(0) || body.is_end_stream() {
+        if is_bodiless(is_head, head.status) || left == Some(0) || body.is_end_stream() {
             // The client gets no body. The host reads it nevertheless, since a handler whose body
             // is not read fails.
             if !body.is_end_stream() {
                 tokio::spawn(async move { while let Some(Ok(_)) = body.frame().await {} });
             }
-            let none = Empty::new().map_err(|never| match never {});
-            return Response::from_parts(head, none.boxed_unsync());
+            return Response::from_parts(head, no_body());
         }
         let (shared, observed) = (self.starter.shared.clone(), self.observed.clone());
         let body = AnswerOfClient { body, left, stop, observed, shared, deployment: now };

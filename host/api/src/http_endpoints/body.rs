@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use axum::body::Body;
 use bytes::Bytes;
+use gristmill_core::deploy::endpoint::Endpoint;
 use gristmill_core::http_call::HttpBody;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Frame, SizeHint};
@@ -19,6 +20,12 @@ use crate::request::body::{Pace, ReadBody};
 /// A body of known length that is no longer than this is read before a handler begins, so that a
 /// slow client holds no sandbox.
 pub(super) const READ_AHEAD_BYTES: usize = 64 << 10;
+
+/// Most bytes of a request of this endpoint.
+pub(super) fn bytes_max(endpoint: &Endpoint) -> usize {
+    let mib = u64::from(endpoint.settings.http.max_request_mib);
+    usize::try_from(mib << 20).unwrap_or(usize::MAX)
+}
 
 /// A body that was read already. It keeps its share of the memory of bodies until the handler has
 /// taken it.

@@ -22,6 +22,7 @@ use gristmill_core::job::state::JobStatus;
 use gristmill_core::jobs::operations::{Jobs, SubmitMode, SubmitRequest};
 use gristmill_core::limits::RUN_BODY_BYTES_MAX;
 
+use super::body;
 use super::target::{Address, PREFIX};
 use crate::answer::error::{ApiError, ErrorCode};
 use crate::identity::admission::caller_trace;
@@ -73,15 +74,14 @@ impl<'p> Later<'p> {
 /// Those of `/run`.
 pub(super) async fn submit(
     state: &ApiState,
-    (parts, body): (&Parts, Body),
+    (parts, sent): (&Parts, Body),
     request: Request<()>,
     (key, check): (&Arc<ApiKey>, &KeyCheck),
     (deployment, address): (&Deployment, Address),
 ) -> Result<Response<Body>, ApiError> {
     let endpoint = &deployment.endpoint;
-    let own_max = (endpoint.settings.http.max_request_mib as usize).saturating_mul(1 << 20);
-    let bytes_max = own_max.min(RUN_BODY_BYTES_MAX);
-    let read = state.bodies.read_as_it_is(&key.id, parts, body, bytes_max).await?;
+    let bytes_max = body::bytes_max(endpoint).min(RUN_BODY_BYTES_MAX);
+    let read = state.bodies.read_as_it_is(&key.id, parts, sent, bytes_max).await?;
     check.check()?;
     let idempotency = idempotency::key(&parts.headers)?;
     let operation = format!("{} {}", request.method(), request.uri());

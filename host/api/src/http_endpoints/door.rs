@@ -286,8 +286,7 @@ impl Door {
         (key, check): (&ApiKey, &KeyCheck),
         deployment: &Deployment,
     ) -> Result<HttpBody, ApiError> {
-        let mib = deployment.endpoint.settings.http.max_request_mib;
-        let bytes_max = usize::try_from(u64::from(mib) << 20).unwrap_or(usize::MAX);
+        let bytes_max = body::bytes_max(&deployment.endpoint);
         match announced(&parts.headers, bytes_max)? {
             Some(bytes) if bytes <= body::READ_AHEAD_BYTES => {
                 let bodies = &self.state.bodies;

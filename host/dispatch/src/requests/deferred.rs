@@ -5,15 +5,15 @@
 
 use std::sync::Arc;
 
-use gristmill_core::http_call::{HttpBody, HttpCall, NoResponse};
+use gristmill_core::http_call::{HttpBody, HttpCall, NoResponse, is_bodiless, no_body};
 use gristmill_core::http_requests::deferred;
 use gristmill_core::job::payload::Json;
 use gristmill_core::limits::OUTPUT_BYTES_MAX;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, FailureReason, Reservation, Runtime,
 };
-use http::{Method, Response, StatusCode};
-use http_body_util::{BodyExt as _, Empty, Limited};
+use http::{Method, Response};
+use http_body_util::{BodyExt as _, Limited};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -88,10 +88,10 @@ async fn collected(
     };
     let (mut head, mut body) = answer.into_parts();
     deferred::fix_location(&mut head.headers, path);
-    if is_head || [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&head.status) {
+    if is_bodiless(is_head, head.status) {
         // A handler whose body is not read fails.
         while let Some(Ok(_)) = body.frame().await {}
-        body = Empty::new().map_err(|never| match never {}).boxed_unsync();
+        body = no_body();
     }
     let body = match Limited::new(body, OUTPUT_BYTES_MAX).collect().await {
         Ok(body) => body.to_bytes(),

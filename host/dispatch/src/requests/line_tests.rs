@@ -3,15 +3,14 @@
 use std::iter;
 
 use gristmill_core::deploy::endpoint::Endpoint;
+use gristmill_core::http_call::no_body;
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
 use http::Request;
-use http_body_util::{BodyExt as _, Empty};
 
 use super::*;
 
 fn request(caller: &str) -> WaitingRequest {
-    let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
-    let (call, _) = HttpCall::new(Request::new(body));
+    let (call, _) = HttpCall::new(Request::new(no_body()));
     let (id, template) = (EndpointId::new("e").unwrap(), TemplateId::new("t").unwrap());
     let at = Timestamp::from_millis(0);
     let endpoint = Endpoint::new(id, OwnerId::new("o").unwrap(), template, at);
