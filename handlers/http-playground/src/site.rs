@@ -111,7 +111,7 @@ fn bytes(count: u64) -> Response<Body> {
     Response::new(Body::from_try_stream(pieces))
 }
 
-/// A page with a form, a script and cookies, of which the host changes one and removes another.
+/// A page with a form, a script and cookies. The host changes one cookie and removes another.
 fn page() -> Result<Response<Body>, Error> {
     const PAGE: &str = "<!doctype html><title>page</title>\
         <form method=post action=/form><input name=text value=typed><button>send</button></form>\

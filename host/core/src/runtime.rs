@@ -232,7 +232,7 @@ impl AttemptKey {
 /// One attempt: at a job, or whatever else has the input `I`.
 #[derive(Debug, Clone)]
 pub struct Attempt<I = Json> {
-    /// Its job, and what tells it from the other attempts at that.
+    /// Its job, and the claim that distinguishes it from the other attempts at the job.
     pub key: AttemptKey,
     /// Which attempt this is; the first is 1.
     pub number: u32,

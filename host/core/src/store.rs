@@ -142,7 +142,7 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     async fn note_host(&self, lease: Lease, host: HostProcess) -> Result<Fenced, StoreError>;
 
     /// The attempts that other hosts have had since before this store was opened. Their jobs are
-    /// running until somebody ends the attempts: the caller awaits the hosts, or
+    /// running until the caller ends the attempts: the caller awaits the hosts, or
     /// [gives them up](Self::host_lost).
     fn left_attempts(&self) -> Result<Vec<LeftAttempt>, StoreError>;
 

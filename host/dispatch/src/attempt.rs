@@ -115,7 +115,7 @@ struct HeldJob {
     chunk_bytes: u64,
 }
 
-/// Runs, or goes on with, the attempt. One that goes on has no input here.
+/// Runs the attempt, or continues it. A continued attempt has no input here.
 async fn perform(
     shared: &Arc<Shared>,
     deployment: Arc<Deployment>,

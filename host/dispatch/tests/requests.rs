@@ -461,7 +461,7 @@ async fn jobs_and_requests_share_the_workers() {
     assert_eq!(bench.site.running_max.load(Ordering::SeqCst), 2);
 }
 
-/// The database may be away, or the disk full: then jobs wait that nobody can claim.
+/// The database may be away, or the disk full: then jobs wait that no worker can claim.
 #[tokio::test(start_paused = true)]
 async fn jobs_that_cannot_be_claimed_keep_no_request_waiting() {
     let bench = Bench::new(1, 100).await;

@@ -392,7 +392,7 @@ impl Account {
             return;
         }
         let mut held = self.addresses.held.lock();
-        // One that was to be closed meanwhile stays open, and counts for nothing any more.
+        // A connection that was to be closed meanwhile stays open, and is no longer counted.
         held.forget_closed(self.number);
         let mut is_known = false;
         held.change(self.address, |of| {

@@ -201,7 +201,7 @@ fn strangers_leave_a_quarter_of_the_connections_and_their_newest_ones_stay() {
     assert!(is_empty(&addresses));
 }
 
-/// With one connection for each address, whoever came first makes room.
+/// With one connection for each address, the first one makes room.
 #[test]
 fn of_addresses_that_hold_the_same_the_one_known_longest_makes_room() {
     for newcomer in ["10.0.0.1", "203.0.113.1"] {

@@ -155,7 +155,7 @@ impl<A: Answerer> Server<A> {
                 // After the answer is counted, since it is in memory meanwhile: a small one as its
                 // first piece.
                 let is_unread = match unread {
-                    // What is not counted waits for nothing.
+                    // A connection that is not counted waits for nothing.
                     Some(unread) if has_room && call.begin_rest() => {
                         let bytes = whole.and_then(|bytes| usize::try_from(bytes).ok());
                         holding.begin_piece(bytes.unwrap_or_default(), &mut call);

@@ -67,7 +67,7 @@ impl ConnectionShares {
     }
 
     /// Counts a connection for this owner, and no longer for `before`, who is another owner.
-    /// Returns whom it counts for now.
+    /// Returns the holder for which it counts now.
     ///
     /// # Errors
     /// [`OwnerAtShare`]; nothing has changed.

@@ -45,7 +45,7 @@ pub struct Transport {
     /// Bytes of one body that may be on their way.
     pub stream_window: u32,
     /// Bytes of all bodies of a connection that may be on their way: as many as all streams have,
-    /// so that bodies which nobody reads do not stop the others.
+    /// so that bodies without a reader do not stop the others.
     pub connection_window: u32,
     /// Bytes of a body that HTTP keeps until they can be sent.
     pub send_buffer: usize,

@@ -33,7 +33,7 @@ fn open_with(dir: &Path, settings: Settings) -> Result<Store, OpenError> {
     Ok(Store::open(dir, clock, Arc::new(Signals::default()), settings)?.0)
 }
 
-/// The demands that were told.
+/// The demands that were reported.
 #[derive(Default)]
 struct Told(Mutex<Vec<Demand>>);
 

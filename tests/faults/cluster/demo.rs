@@ -21,7 +21,7 @@ fn the_demo_loses_no_job() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}{errors}");
     assert_eq!(said.lines().next_back(), Some("12 of 12 jobs COMPLETED"), "{said}{errors}");
-    // Jobs ran on both hosts, and the other one has taken over.
+    // Jobs ran on both hosts, and the other one has become the active one.
     assert!(said.contains("standby  2 of 2"), "{said}");
     assert!(said.contains("the other host is active after"), "{said}");
 }

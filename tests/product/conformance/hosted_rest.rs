@@ -233,7 +233,7 @@ async fn a_network_volume_can_be_named_in_a_list() {
     };
     assert_eq!(changed(json!({ "networkVolumeIds": [one] })).await, json!([one]));
     assert_eq!(changed(json!({ "workersMax": 3 })).await, json!([one]), "it stays");
-    // Whole answers, of which one of the fields was changed.
+    // Whole answers with one changed field.
     for (field, value, expected) in [
         ("networkVolumeId", two.clone(), json!([two])),
         ("networkVolumeIds", json!([one]), json!([one])),

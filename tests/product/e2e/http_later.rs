@@ -72,7 +72,7 @@ async fn an_answer_is_fetched_later_with_all_of_its_parts() {
     // It is a job.
     let job = client.status(&site, &id).await.ok();
     assert_eq!((&job["status"], &job["output"]["status"]), (&"COMPLETED".into(), &200.into()));
-    // What is no body at once is none later.
+    // An answer without a body has none later either.
     let head = later(&client, Method::HEAD, &site, "/").send().await.unwrap();
     let location = head.headers()["location"].to_str().unwrap().to_owned();
     let answer = fetched(&client, &location).await;

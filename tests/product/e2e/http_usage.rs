@@ -52,7 +52,7 @@ async fn each_request_is_listed_with_its_end_and_counted_by_its_status() {
     assert_eq!(get(&client, &site, "/panic").await.0, 500);
     let left = client.request(Method::GET, &format!("/http/{site}/sleep"));
     assert!(left.timeout(Duration::from_millis(500)).send().await.is_err());
-    // One that breaks off after its head, if the client gets so far.
+    // This answer breaks off after its head, if the client gets so far.
     let _ = client.request(Method::GET, &format!("/http/{site}/panic-later")).send().await;
     let all = eventually("all requests to end", async || {
         let all = listed(&client, &site, "").await;
@@ -127,7 +127,7 @@ async fn requests_are_billed_within_a_moment_and_a_stop_loses_none() {
     }
     let by_owner = client.get("/v1/billing/endpoints?bucketSize=year&grouping=ownerId").await.ok();
     assert_eq!(by_owner[0]["jobs"], 20);
-    // What is shown is on disk.
+    // The shown values are on disk.
     host.kill9();
     host.start_again();
     let client = host.client();

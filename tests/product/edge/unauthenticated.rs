@@ -281,7 +281,7 @@ async fn a_connection_of_http_2_that_goes_on_after_refusals_is_closed() {
             }
         }
     }
-    // A call that is let in meanwhile counts too.
+    // A call that is admitted meanwhile counts too.
     assert!(
         (30..=32).contains(&refused),
         "16 until it is asked to end, and as many again: {refused}"

@@ -61,7 +61,7 @@ impl<'p> Later<'p> {
             })
         };
         match path.strip_prefix(OWN_PATHS) {
-            // What is below no known path is the id of no job.
+            // Any other path has the place of a job's id, which no job has.
             Some(path) => Some(Self::Fetch(path.strip_prefix(ANSWERS).unwrap_or(path))),
             None => is_preferred().then_some(Self::Submit),
         }

@@ -191,7 +191,7 @@ fn shown(endpoint: &Endpoint) -> wire::Endpoint {
     }
 }
 
-/// The answer to a body of which these fields were ignored.
+/// The answer to a body in which these fields were ignored.
 fn endpoint_of(of: &Endpoint, ignored_fields: Vec<String>) -> wire::Endpoint {
     wire::Endpoint { ignored_fields, ..shown(of) }
 }

@@ -154,7 +154,7 @@ pub(crate) async fn perform(
                         begun.confirmed = number;
                         place.send(Order::Taken(number));
                     }
-                    // The runner keeps them, and nobody asks again before the next ones.
+                    // The runner keeps them until it is asked for the next ones.
                     Err(SinkClosed) => begun.confirmed = begun.taken,
                 }
                 continue;

@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// A smaller change of the bytes is not reported.
 const CHANGE_MIN: u64 = 1 << 20;
 
-/// Reports until nobody receives it any more.
+/// Reports until the receiver is dropped.
 pub(super) async fn report(runtime: &dyn Runtime, reports: &FrameSender) {
     let mut reported = 0_u64;
     loop {

@@ -78,7 +78,7 @@ export function JobList({ filter, empty, endpoint = true, tagTo }) {
   const [picked, setPicked] = useState(/** @type {Set<string>} */ (new Set()));
   const [everything, setEverything] = useState(false);
   const [bulk, setBulk] = useState(/** @type {any} */ (null));
-  // What is done to the selected jobs now.
+  // The action that runs on the selected jobs now.
   const [work, setWork] = useState('');
   const again = () => { setOpened((n) => n + 1); setCursors([undefined]); setPicked(new Set()); setEverything(false); };
   const before = useRef(key);

@@ -38,7 +38,7 @@ pub struct ObservedRequest {
     fate: Mutex<Fate>,
 }
 
-/// What is known of its end.
+/// The known facts about its end.
 #[derive(Debug, Default)]
 struct Fate {
     /// The status, and the time until the head of the answer.

@@ -217,7 +217,7 @@ impl OutputList {
         }
     }
 
-    /// A value without all of its parts, some of which are damaged on disk, is `null`.
+    /// A value with a part that is damaged on disk is `null`.
     fn end_value(&mut self) {
         if let Some(LastValue { begins_at, next_part, count }) = self.last.take()
             && next_part < count

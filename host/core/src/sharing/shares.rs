@@ -107,12 +107,12 @@ impl SharedBound {
         Self { max, sharing: Sharing::OfSeveralOwners(tenancy) }
     }
 
-    /// A bound that nobody may use up alone, on a host of one owner neither.
+    /// A bound that no holder may use up alone, even on a host of one owner.
     pub const fn always(max: u64) -> Self {
         Self::now(max, true)
     }
 
-    /// A bound of which each holder has a share if `is_shared`.
+    /// A bound in which each holder has a share if `is_shared`.
     pub const fn now(max: u64, is_shared: bool) -> Self {
         Self { max, sharing: Sharing::Is(is_shared) }
     }

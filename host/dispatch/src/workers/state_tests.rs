@@ -378,7 +378,7 @@ fn workers_that_ended_for_lack_of_sandboxes_come_back_whatever_the_scaler_says()
     assert_eq!(bench.jobs(0, 9), NONE, "it was forgotten with the queue");
 }
 
-/// A state with so many workers, all of which have jobs; no other job waits.
+/// A state with so many workers that each have a job; no other job waits.
 fn busy(scaling: Scaling, workers: u32) -> Bench {
     let mut bench = Bench::new(scaling);
     for worker in 1..=workers.into() {

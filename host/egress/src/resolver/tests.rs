@@ -1,4 +1,4 @@
-//! Lookups of names: which addresses may be used, and whom a lookup that hangs delays.
+//! Lookups of names: which addresses may be used, and which callers a hanging lookup delays.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;

@@ -13,7 +13,7 @@ pub(crate) struct Items {
     /// except code. An entry with parts of its own, such as a type with many parameters, counts
     /// once.
     pub(crate) all: u64,
-    /// The elements of passive segments, of which every instance has a copy.
+    /// The elements of passive segments; every instance has a copy of them.
     pub(crate) passive_elements: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Attempts that wait for memory: who takes all, who ends, and when nobody does.
+//! Attempts that wait for memory: which takes all, which ends, and when none does.
 
 use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::sharing::tenancy::Tenancy;

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 #[derive(Debug, Default)]
 pub(crate) struct Reserves(Mutex<HashMap<EndpointId, Reserve>>);
 
-/// What is reserved for one endpoint.
+/// The reserve of one endpoint.
 #[derive(Debug)]
 pub(crate) struct Reserve {
     pub(crate) share: PermitShare,

@@ -305,7 +305,7 @@ fn outgoing<B>(request: Request<B>, peer: IpAddr) -> Option<Request<B>> {
         head.headers.insert(header::HOST, host);
     }
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
-    // HTTP/2 needs a name, which nobody reads.
+    // HTTP/2 needs a name, but no host reads it.
     head.uri = format!("http://active{target}").parse().ok()?;
     head.version = Version::HTTP_2;
     remove_headers_of_connection(&mut head.headers);

@@ -1,5 +1,4 @@
-//! Reads of the state: what clients see, what the dispatcher is told, and what the store's threads
-//! look at.
+//! Reads of the state, for clients, the dispatcher and the store's threads.
 //!
 //! **Cost.** A call holds the lock for 50 µs at most: a list examines a bounded number of jobs, and
 //! continues with the next call.
@@ -80,7 +79,7 @@ impl Index {
         first.into_iter().chain(more)
     }
 
-    /// The demand of an endpoint, of which there is no other notification then.
+    /// The demand of an endpoint. It takes the place of the notification of the claim.
     pub(crate) fn demand_of_claim(&mut self, key: EndpointKey) -> Demand {
         let Some(endpoint) = self.endpoints.get_mut(&key) else { return Demand::default() };
         self.queue_changes.remove(key, &mut endpoint.queue_version);

@@ -13,7 +13,7 @@ use crate::schema;
 pub struct Delivery {
     /// The header `webhook-id` of its calls.
     pub id: String,
-    /// The job whose end it reports.
+    /// The job that ended.
     #[cfg_attr(feature = "openapi", schema(value_type = schema::JobId))]
     pub job_id: String,
     /// The job's final status.

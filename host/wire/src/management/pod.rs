@@ -16,7 +16,7 @@ pub struct Pod {
     /// The worker's id, as the `workerId` of its jobs; it ends with `slsVersion`.
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Id))]
     pub id: WorkerId,
-    /// The endpoint whose jobs it runs.
+    /// The endpoint of its jobs.
     #[cfg_attr(feature = "openapi", schema(value_type = schema::EndpointId))]
     pub endpoint_id: EndpointId,
     /// The display name of the endpoint.

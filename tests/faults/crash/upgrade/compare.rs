@@ -60,7 +60,7 @@ const INTERRUPTED_TIMELINE: &str = "/v2/interrupted/timeline/*";
 const REQUESTS: &str = "/v2/interrupted/requests";
 const PAUSED: &str = "\"the endpoint is paused: workersMax is 0\"";
 
-/// What stands for a field that a document lacks.
+/// The placeholder of a field that a document lacks.
 const NOTHING: &str = "nothing";
 
 /// Whether the field is a setting of an endpoint, with its default: a later version has added it,

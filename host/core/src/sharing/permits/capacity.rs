@@ -15,7 +15,7 @@
 //! eighth of all: so called jobs start although callers hold all other slots, up to a depth of 8
 //! with 64 slots, and of 1 with 8 slots. The shares are parts of the rest.
 //!
-//! An endpoint may have a [`Reserve`] of slots, which nobody else takes. All reserves together have
+//! An endpoint may have a [`Reserve`] of slots for itself alone. All reserves together have
 //! half of the slots and a quarter of the bytes at most. Their bytes are kept from those who have
 //! some already. The first slot of an owner or an endpoint may use them, and so may the growths of
 //! their owner and of an owner with one slot, since a job could wait for ever otherwise. The unused
@@ -234,7 +234,7 @@ pub(super) struct Capacity {
     parts: Parts,
     /// What all owners hold together.
     pub(super) taken: PermitAmount,
-    /// Bytes that nobody gets.
+    /// Bytes that no holder gets.
     pub(super) withheld: u64,
     /// All reserves together.
     pub(super) reserved: PermitAmount,

@@ -104,7 +104,7 @@ pub struct PermitBytes {
     pub max: u64,
     /// Those that are taken.
     pub taken: u64,
-    /// Those that nobody gets now.
+    /// Those that no holder gets now.
     pub withheld: u64,
     /// How many permits wait to grow.
     pub growing: u64,

@@ -49,7 +49,7 @@ fn a_reserve_is_free_for_its_endpoint_however_busy_the_others_are() {
         assert_eq!(busy.len(), 13);
         assert_eq!(share(&permits, A, "f").shortage(1).cause, ShortageCause::OfReserves);
         let held: Vec<_> = (0..3).map(|_| kept.try_take(4, Level::CLIENT).unwrap()).collect();
-        // What was used is reserved again.
+        // Used slots are reserved again.
         drop(held);
         assert!(take_rest(&permits, A).is_empty());
         assert!(kept.try_take(4, Level::CLIENT).is_some());

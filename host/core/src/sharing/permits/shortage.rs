@@ -16,7 +16,7 @@ pub struct PermitShortage {
     pub max: u64,
 }
 
-/// The holder of the missing slots or bytes, or the reason why nobody gets them.
+/// The holder of the missing slots or bytes, or the reason why no holder gets them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShortageCause {
     /// All of it is taken.

@@ -83,7 +83,7 @@ mod tests {
         assert!(prepare(&[TABLES, added]).is_ok());
         assert!(prepare(STEPS).is_ok());
         assert_eq!(rows(), "1/1 2/1");
-        // A step that excludes it. One that fails has done nothing.
+        // A step that excludes it. A failed step has done nothing.
         let failing = Step { sql: SACK, needs_program: 3 };
         assert!(matches!(prepare(&[TABLES, added, failing]), Err(OpenError::Database(_))));
         assert_eq!(rows(), "1/1 2/1");
