@@ -29,7 +29,7 @@ pub struct HostCounters {
     pub store: StoreStats,
     /// Handlers' log lines that could not be written to the disk.
     pub lost_log_lines: u64,
-    /// Sandboxes, and workers that wait for one.
+    /// Sandboxes that run on all hosts, and the idle ones and waiting workers of this host.
     pub load: RuntimeLoad,
     /// The memory of this host's sandboxes.
     pub memory: SandboxMemory,
@@ -57,19 +57,21 @@ impl Host {
 
     /// The present counters.
     pub fn counters(&self) -> HostCounters {
+        let (own, runners) = (self.load(), self.runners());
+        let elsewhere: u64 = runners.iter().map(|host| host.running).sum();
         HostCounters {
             store: self.deployed.store.stats(),
             lost_log_lines: self.logs.lost_lines(),
-            load: self.runtime.load(),
+            load: RuntimeLoad { running: own.running + elsewhere, ..own },
             memory: self.runtime.memory(),
             compiles: self.runtime.compiles(),
-            hosts: 1 + self.runtime.runners().len() as u64,
+            hosts: 1 + runners.len() as u64,
             endpoints: self.deployed.view().deployments.len() as u64,
             backed_up_at_ms: self.deployed.backed_up_at_ms.load(Ordering::Relaxed),
         }
     }
 
-    /// Sandboxes that run now, on all hosts.
+    /// Sandboxes of this host that run now.
     pub fn load(&self) -> RuntimeLoad {
         self.runtime.load()
     }

@@ -76,7 +76,7 @@ pub trait Runtime: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// Sandboxes that run now, and workers that wait for one.
+    /// Sandboxes of this host that run now, and workers that wait for one.
     fn load(&self) -> RuntimeLoad;
 
     /// The memory of its sandboxes.

@@ -16,14 +16,13 @@ use crate::openapi::tag;
 )]
 pub(crate) async fn get(Caller { state, .. }: Caller<ReadMetrics>) -> Json<Cluster> {
     let runners = state.control.host.runners();
-    let elsewhere: u64 = runners.iter().map(|host| host.running).sum();
     let own = state.control.host.counters().memory.permits;
     let active = ClusterHost {
         role: HostRole::Active,
         address: state.facts.cluster_address.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         since: rfc3339(state.started.at),
-        running: state.control.host.load().running.saturating_sub(elsewhere),
+        running: state.control.host.load().running,
         max_running: state.facts.sandboxes_max,
         memory_bytes: own.taken,
         max_memory_bytes: own.max,

@@ -115,9 +115,7 @@ impl Runtime for ClusterRuntime {
     }
 
     fn load(&self) -> RuntimeLoad {
-        let RuntimeLoad { running, idle, waiting } = self.local.load();
-        let elsewhere: u64 = self.runners.links().iter().map(|link| link.running()).sum();
-        RuntimeLoad { running: running + elsewhere, idle, waiting }
+        self.local.load()
     }
 
     fn runners(&self) -> Vec<RunnerHost> {
