@@ -185,6 +185,13 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// the next call.
     async fn expire(&self) -> Result<NextExpiry, StoreError>;
 
+    /// Makes jobs claimable whose time has come. Returns the time of the next one;
+    /// [`Timestamp::NEVER`] when no job waits for its time. Quick: nothing is written.
+    ///
+    /// # Errors
+    /// When the store is closed.
+    fn fire_due(&self) -> Result<Timestamp, StoreError>;
+
     /// Deletes ended jobs of the endpoint beyond these bounds, the oldest first, except those that
     /// ended less than [`HistoryMax::SPARED_MS`] ago. A job counts as older than all that were
     /// submitted after it; but jobs that have left memory are deleted before all others.

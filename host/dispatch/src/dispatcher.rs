@@ -29,7 +29,7 @@ use crate::http_calls::call;
 use crate::shared::Shared;
 use crate::shortage::sentence;
 use crate::workers::{EndpointWorkers, Event, Left, Starter};
-use crate::{attempt, attempt_spans, expiry, history, request_bills};
+use crate::{attempt, attempt_spans, due, expiry, history, request_bills};
 
 /// Time for the last results, and for the jobs that a drain has stopped, to reach the disk. A
 /// database that cannot be reached takes none, and must not keep a host from stopping.
@@ -84,6 +84,7 @@ impl Dispatcher {
         signals.set_queue_listener(dispatcher.clone());
         // Not on the guests' runtime: deletions must not wait for a handler that computes.
         tokio::spawn(expiry::run(shared.clone()));
+        tokio::spawn(due::run(shared.clone()));
         tokio::spawn(history::run(shared.clone()));
         let (bills, clock) = (shared.request_bills.clone(), shared.clock.clone());
         tokio::spawn(request_bills::run(bills, shared.store.clone(), clock));

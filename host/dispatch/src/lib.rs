@@ -3,8 +3,9 @@
 //! Each endpoint has [workers] whose number grows with its queue, by the endpoint's scaler, and
 //! shrinks when there are no jobs. A worker claims one job after the other; an [`attempt`] runs it
 //! and stores its result with its claim. [HTTP requests](requests) wait in memory for the same
-//! workers. Further tasks [delete expired jobs](expiry), delete jobs
-//! beyond the [bounds of a history](history), and [send webhooks](delivery).
+//! workers. Further tasks [start delayed jobs](due), [delete
+//! expired jobs](expiry), delete jobs beyond the [bounds of a history](history), and [send
+//! webhooks](delivery).
 //!
 //! **Invariants.** Only `attempt.rs` finishes a job, and only with its lease. This crate does not
 //! decide a job's state, read a payload, or depend on wasmtime. Every worker runs under one
@@ -19,6 +20,7 @@ mod attempt_sink;
 mod attempt_spans;
 mod delivery;
 mod dispatcher;
+mod due;
 mod expiry;
 mod history;
 mod http_calls;
@@ -27,6 +29,7 @@ mod request_bills;
 mod requests;
 mod shared;
 mod shortage;
+mod wake;
 mod workers;
 
 pub use delivery::{CallEnd, Deliverer, DeliveryParts, HttpSender, WebhookCall, WebhookSender};

@@ -22,7 +22,7 @@ use gristmill_core::http_call::HttpCall;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, SubmissionKind, TemplateId};
 use gristmill_core::job::handler_call::HandlerCall;
 use gristmill_core::job::payload::Json;
-use gristmill_core::job::policy::Policy;
+use gristmill_core::job::policy::{Policy, Start};
 use gristmill_core::job::record::{Chunk, JobRecord, NewJob, RequeueCause};
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::runtime::{
@@ -234,7 +234,12 @@ impl Bench {
     }
 
     async fn submit(&self, script: &str, low_priority: bool) -> JobId {
-        let policy = Policy { execution_timeout_ms: Some(60_000), ttl_ms: 3_600_000, low_priority };
+        let policy = Policy {
+            execution_timeout_ms: Some(60_000),
+            ttl_ms: 3_600_000,
+            low_priority,
+            start: Start::Now,
+        };
         self.submit_with(script, policy).await
     }
 
@@ -512,7 +517,12 @@ async fn low_priority_runs_only_on_workers_that_exist_already() {
 #[tokio::test(start_paused = true)]
 async fn a_job_that_outlives_its_ttl_on_a_clock_that_is_set_back_times_out() {
     let bench = Bench::new(0, 1).await;
-    let policy = Policy { execution_timeout_ms: Some(60_000), ttl_ms: 10_000, low_priority: false };
+    let policy = Policy {
+        execution_timeout_ms: Some(60_000),
+        ttl_ms: 10_000,
+        low_priority: false,
+        start: Start::Now,
+    };
     // Its handler ends at the deadline although the store's clock has not reached the ttl.
     let id = bench.submit_with("time out", policy).await;
     bench.until(id, Some(JobStatus::TimedOut)).await;

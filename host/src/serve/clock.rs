@@ -209,8 +209,9 @@ fn not_synchronised(jumped: &OpenError) -> anyhow::Error {
     let jobs = if let OpenError::ClockJumped { jobs, .. } = jumped { *jobs } else { 0 };
     anyhow!(
         "{jumped}; the machine's clock is not synchronised. {jobs} jobs that have not ended \
-         would be deleted, because their ttl would be over. Put the clock right, or, when \
-         it is right, start once with --accept-clock (--max-clock-jump moves the bound)"
+         would be deleted, because their ttl would be over, or would start before their time. Put \
+         the clock right, or, when it is right, start once with --accept-clock (--max-clock-jump \
+         moves the bound)"
     )
 }
 

@@ -12,7 +12,7 @@ use gristmill_core::id::{
 };
 use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::payload::Json;
-use gristmill_core::job::policy::Policy;
+use gristmill_core::job::policy::{Policy, Start};
 use gristmill_core::job::record::{NewJob, Outcome};
 use gristmill_core::job::retention::Retention;
 use gristmill_core::job::state::JobStatus;
@@ -70,7 +70,12 @@ fn new_job(endpoint: EndpointId) -> NewJob {
         webhook: None,
         s3_config: None,
         idempotency: None,
-        policy: Policy { execution_timeout_ms: Some(5_000), ttl_ms: 60_000, low_priority: false },
+        policy: Policy {
+            execution_timeout_ms: Some(5_000),
+            ttl_ms: 60_000,
+            low_priority: false,
+            start: Start::Now,
+        },
         retention: Retention::by_default(60_000),
         may_linger: false,
         waiting_jobs_max: None,

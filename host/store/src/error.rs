@@ -159,7 +159,8 @@ pub enum OpenError {
         seen_at: Timestamp,
         /// The time now.
         now: Timestamp,
-        /// Jobs that have not ended, and whose ttl would have passed.
+        /// Jobs that have not ended, and whose ttl, or the time for which they wait, would have
+        /// passed.
         jobs: u64,
     },
     /// The clock is far from that of the database. Nothing was deleted.

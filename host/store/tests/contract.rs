@@ -10,8 +10,8 @@ use std::time::Duration;
 use crate::support;
 use crate::support::fixture::{Fixture, contract};
 use crate::support::{
-    QUEUE_JOBS_MAX, START, TIMEOUT_MS, TTL_MS, chunk, endpoint, job, json, low_priority, sync_job,
-    with_ttl, worker,
+    QUEUE_JOBS_MAX, START, TIMEOUT_MS, TTL_MS, chunk, delayed, endpoint, job, json, low_priority,
+    sync_job, with_ttl, worker,
 };
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, Image};
 use gristmill_core::deploy::digest::ComponentDigest;
@@ -46,6 +46,8 @@ contract!(
     payloads_survive_to_the_byte,
     an_input_is_kept_as_long_as_its_job_can_run,
     jobs_are_claimed_in_order_and_low_priority_last,
+    a_job_waits_for_its_time,
+    a_job_that_waits_for_its_time_can_be_cancelled_purged_and_called,
     a_job_that_a_call_waits_for_is_claimed_first,
     the_deepest_called_job_is_claimed_first,
     a_claimed_job_carries_what_its_handler_needs,
@@ -171,6 +173,55 @@ async fn jobs_are_claimed_in_order_and_low_priority_last(t: Fixture) {
     assert_eq!(t.claim("a").await.lease.job, urgent);
     assert_eq!(t.claim("a").await.lease.job, later);
     assert!(t.claim_many("a", 5).await.is_empty());
+}
+
+async fn a_job_waits_for_its_time(t: Fixture) {
+    let a = endpoint("a");
+    let late = t.submit_job(delayed(with_ttl(job("a"), 10_000), 60_000)).await;
+    let soon = t.submit_job(delayed(job("a"), 5_000)).await;
+    let at_once = t.submit("a").await;
+    assert_eq!(t.store.counts(&a).await.unwrap().in_queue, 3);
+    assert_eq!(t.store.demand(&a).await.unwrap().claimable, 1);
+    assert_eq!(t.store.fire_due(), Ok(START.plus_millis(5_000)));
+    assert_eq!(t.claim_many("a", 3).await.len(), 1);
+    assert_eq!(t.record("a", at_once).await.unwrap().status, JobStatus::InProgress);
+    t.clock.advance(4_999);
+    let _ = t.store.fire_due().unwrap();
+    assert!(t.claim_many("a", 3).await.is_empty());
+    t.clock.advance(1);
+    assert_eq!(t.store.fire_due(), Ok(START.plus_millis(60_000)));
+    let claimed = t.claim("a").await;
+    assert_eq!((claimed.lease.job, claimed.queued_at), (soon, START.plus_millis(5_000)));
+    // Its ttl begins at its time.
+    t.clock.advance(64_999);
+    assert_eq!(t.record("a", late).await.unwrap().purge_at, START.plus_millis(70_000));
+    assert_eq!(t.store.fire_due(), Ok(Timestamp::NEVER));
+    assert_eq!(t.claim("a").await.lease.job, late);
+}
+
+async fn a_job_that_waits_for_its_time_can_be_cancelled_purged_and_called(t: Fixture) {
+    let a = endpoint("a");
+    let mut jobs = vec![];
+    for _ in 0..4 {
+        jobs.push(t.submit_job(delayed(job("a"), 5_000)).await);
+    }
+    assert_eq!(t.store.cancel(&a, jobs[0]).await, Ok(Some(JobStatus::Cancelled)));
+    t.store.shorten_ttl(&a, jobs[1], 1_000).await.unwrap();
+    t.store.note_call(jobs[3], CallStep::Begins);
+    t.clock.advance(1_000);
+    let _ = t.store.expire().await.unwrap();
+    assert!(t.record("a", jobs[1]).await.is_none());
+    assert_eq!(t.store.fire_due(), Ok(START.plus_millis(5_000)));
+    assert!(t.claim_many("a", 3).await.is_empty());
+    t.clock.advance(4_000);
+    assert_eq!(t.store.fire_due(), Ok(Timestamp::NEVER));
+    assert_eq!(t.claim("a").await.lease.job, jobs[3], "a call waits for it");
+    let later = t.submit_job(delayed(job("a"), 5_000)).await;
+    assert_eq!(t.store.purge(&a).await, Ok(2));
+    for job in [jobs[2], later] {
+        assert!(t.record("a", job).await.is_none());
+    }
+    assert_eq!(t.store.fire_due(), Ok(Timestamp::NEVER));
 }
 
 async fn a_job_that_a_call_waits_for_is_claimed_first(t: Fixture) {

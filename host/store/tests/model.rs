@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::support;
 use crate::support::postgres::Database;
 use crate::support::{
-    START, chunk, endpoint, job, json, low_priority, restore, sync_job, with_ttl, worker,
+    START, chunk, delayed, endpoint, job, json, low_priority, restore, sync_job, with_ttl, worker,
 };
 use futures::FutureExt as _;
 use gristmill_core::access::secrets::{RotateError, SecretsStore as _};
@@ -46,6 +46,7 @@ enum Op {
         is_low: bool,
         is_sync: bool,
         ttl_ms: u64,
+        delay_ms: u64,
         idempotency: Option<(u8, u8)>,
         is_large: bool,
     },
@@ -117,6 +118,7 @@ enum Op {
         next: u64,
     },
     Expire,
+    FireDue,
     Advance {
         ms: u64,
     },
@@ -139,11 +141,12 @@ fn op() -> impl Strategy<Value = Op> {
     let endpoint = 0..ENDPOINTS.len();
     let (lease, job) = (0..64_usize, 0..64_usize);
     let ttl_ms = prop_oneof![Just(86_400_000), 10_000..100_000_u64];
+    let delay_ms = prop_oneof![3 => Just(0), 1 => 1..20_000_u64];
     let idempotency = prop::option::of((0..3_u8, 0..2_u8));
     prop_oneof![
-        6 => (endpoint.clone(), any::<bool>(), any::<bool>(), ttl_ms, idempotency, any::<bool>()).prop_map(
-            |(endpoint, is_low, is_sync, ttl_ms, idempotency, is_large)| {
-                Op::Submit { endpoint, is_low, is_sync, ttl_ms, idempotency, is_large }
+        6 => (endpoint.clone(), any::<[bool; 3]>(), ttl_ms, delay_ms, idempotency).prop_map(
+            |(endpoint, [is_low, is_sync, is_large], ttl_ms, delay_ms, idempotency)| {
+                Op::Submit { endpoint, is_low, is_sync, ttl_ms, delay_ms, idempotency, is_large }
             }
         ),
         6 => (endpoint.clone(), 0..4_usize)
@@ -177,6 +180,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (job, 1..4_u32, 0..6_u64)
             .prop_map(|(job, attempt, next)| Op::MarkDelivered { job, attempt, next }),
         2 => Just(Op::Expire),
+        3 => Just(Op::FireDue),
         3 => prop_oneof![1..5_000_u64, Just(60_000), Just(1_800_000), Just(KEY_LIFETIME_MS), Just(KEPT_MS / 2)]
             .prop_map(|ms| Op::Advance { ms }),
         1 => endpoint.prop_map(|endpoint| Op::DeleteEndpoint { endpoint }),
@@ -366,7 +370,7 @@ impl Pair {
                 self.clock.advance(*ms);
                 return;
             }
-            Op::Submit { endpoint, is_low, is_sync, ttl_ms, idempotency, is_large } => {
+            Op::Submit { endpoint, is_low, is_sync, ttl_ms, delay_ms, idempotency, is_large } => {
                 let name = ENDPOINTS[*endpoint];
                 let job = if *is_sync { sync_job(name) } else { job(name) };
                 let job = if *is_low { low_priority(job) } else { job };
@@ -381,7 +385,7 @@ impl Pair {
                 let pairs = [("third", (number % 3).to_string()), ("n", number.to_string())];
                 let tags = Tags::new(pairs.into_iter().take(number % 4)).unwrap();
                 let job = NewJob { input, idempotency, s3_config, tags, ..job };
-                let job = with_ttl(job, *ttl_ms);
+                let job = delayed(with_ttl(job, *ttl_ms), *delay_ms);
                 self.jobs.push((job.endpoint.clone(), job.id));
                 both(self, async |store| format!("{:?}", store.submit(job.clone()).await)).await
             }
@@ -505,6 +509,7 @@ impl Pair {
                 )
             }
             Op::Expire => format!("{:?}", store.expire().await),
+            Op::FireDue => format!("{:?}", store.fire_due()),
             Op::DeleteEndpoint { endpoint } => {
                 let endpoint = support::endpoint(ENDPOINTS[endpoint]);
                 format!("{:?}", store.delete_endpoint(&endpoint).await)

@@ -3,7 +3,7 @@
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, SubmissionKind};
 use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::payload::Json;
-use gristmill_core::job::policy::Policy;
+use gristmill_core::job::policy::{Policy, Start};
 use gristmill_core::job::record::NewJob;
 use gristmill_core::job::retention::Retention;
 
@@ -20,6 +20,7 @@ pub fn new_job(shard: ShardId, owner: OwnerId, endpoint: EndpointId) -> NewJob {
             execution_timeout_ms: Some(600_000),
             ttl_ms: 86_400_000,
             low_priority: false,
+            start: Start::Now,
         },
         retention: Retention::by_default(60_000),
         webhook: None,

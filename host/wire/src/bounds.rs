@@ -5,7 +5,7 @@
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
-const SEVEN_DAYS: u64 = 7 * 86_400_000;
+pub(crate) const SEVEN_DAYS_MS: u64 = 7 * 86_400_000;
 
 /// Longest id, or part of an image's name, in bytes. Longer ones are refused with 400.
 pub const NAME_BYTES_MAX: usize = 128;
@@ -139,10 +139,14 @@ pub const REGISTRY_SECRET_BYTES_MAX: usize = 16 * KIB;
 pub const MANAGEMENT_BODY_BYTES_MAX: usize = MIB;
 
 /// `executionTimeout` of a submission, in milliseconds.
-pub const EXECUTION_TIMEOUT_MS: Bounds = Bounds { min: 5_000, default: 600_000, max: SEVEN_DAYS };
+pub const EXECUTION_TIMEOUT_MS: Bounds =
+    Bounds { min: 5_000, default: 600_000, max: SEVEN_DAYS_MS };
 
 /// `ttl` of a submission, in milliseconds.
-pub const TTL_MS: Bounds = Bounds { min: 10_000, default: 86_400_000, max: SEVEN_DAYS };
+pub const TTL_MS: Bounds = Bounds { min: 10_000, default: 86_400_000, max: SEVEN_DAYS_MS };
+
+/// `delay` of a submission, in milliseconds, and how far away its `runAt` may be.
+pub const DELAY_MS: Bounds = Bounds { min: 0, default: 0, max: SEVEN_DAYS_MS };
 
 /// `wait` of `/runsync`, in milliseconds; values outside are clamped.
 pub const WAIT_MS: Bounds = Bounds { min: 1_000, default: 90_000, max: 300_000 };

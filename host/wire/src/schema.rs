@@ -12,14 +12,14 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::bounds::{
     ACTION_ENDPOINTS_MAX, ALLOWED_HOSTS_MAX, ARGUMENT_CHARS_MAX, ARGUMENTS_MAX, Bounds,
-    CALL_ENDPOINTS_MAX, CORS_LIST_MAX, CORS_ORIGIN_BYTES_MAX, DOMAIN_BYTES_MAX, ENV_NAME_CHARS_MAX,
-    ENV_VALUE_CHARS_MAX, ENV_VARIABLES_MAX, EXECUTION_TIMEOUT_MS, FILTER_ERROR_CHARS_MAX,
-    HEADER_NAME_BYTES_MAX, HOST_PATTERN_BYTES_MAX, HTTP_HOSTS_MAX, IDEMPOTENCY_KEY_CHARS_MAX,
-    IMAGE_NAME_CHARS_MAX, KEY_ENDPOINTS_MAX, KEY_LIFETIME_S, MOUNT_PATH_BYTES_MAX, NAME_BYTES_MAX,
-    NAME_CHARS_MAX, NETWORK_VOLUMES_MAX, PORTS_MAX, RATE_LIMITED_OPERATIONS, README_CHARS_MAX,
-    REGISTRY_SECRET_BYTES_MAX, RETENTION_MS, S3_FIELD_CHARS_MAX, TAG_KEY_BYTES_MAX,
-    TAG_VALUE_BYTES_MAX, TAGS_MAX, TIME_CHARS_MAX, TTL_MS, VOLUME_GB, VOLUME_PATH_BYTES_MAX,
-    WEBHOOK_URL_BYTES_MAX,
+    CALL_ENDPOINTS_MAX, CORS_LIST_MAX, CORS_ORIGIN_BYTES_MAX, DELAY_MS, DOMAIN_BYTES_MAX,
+    ENV_NAME_CHARS_MAX, ENV_VALUE_CHARS_MAX, ENV_VARIABLES_MAX, EXECUTION_TIMEOUT_MS,
+    FILTER_ERROR_CHARS_MAX, HEADER_NAME_BYTES_MAX, HOST_PATTERN_BYTES_MAX, HTTP_HOSTS_MAX,
+    IDEMPOTENCY_KEY_CHARS_MAX, IMAGE_NAME_CHARS_MAX, KEY_ENDPOINTS_MAX, KEY_LIFETIME_S,
+    MOUNT_PATH_BYTES_MAX, NAME_BYTES_MAX, NAME_CHARS_MAX, NETWORK_VOLUMES_MAX, PORTS_MAX,
+    RATE_LIMITED_OPERATIONS, README_CHARS_MAX, REGISTRY_SECRET_BYTES_MAX, RETENTION_MS,
+    S3_FIELD_CHARS_MAX, TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX, TAGS_MAX, TIME_CHARS_MAX, TTL_MS,
+    VOLUME_GB, VOLUME_PATH_BYTES_MAX, WEBHOOK_URL_BYTES_MAX,
 };
 use crate::grouping::{self, Grouping};
 use crate::{JobStatus, Metering as WireMetering, Scope as KeyScope};
@@ -157,7 +157,8 @@ schemas! {
     Metering: "How a handler's computation is metered" =>
         one_of(WireMetering::ALL.map(WireMetering::as_str));
     ExecutionTimeout: "Time for one attempt, in milliseconds" => integer(EXECUTION_TIMEOUT_MS);
-    Ttl: "Lifetime of a job from its submission, in milliseconds" =>
+    Delay: "How long a job waits before it may start, in milliseconds" => integer(DELAY_MS);
+    Ttl: "Lifetime of a job from its submission or due time, in milliseconds" =>
         integer(TTL_MS).default(Some(TTL_MS.default.into()));
     RetentionTime: "How long such a job is kept after its end, in milliseconds (up to 30 days), also beyond its ttl" =>
         integer(RETENTION_MS);

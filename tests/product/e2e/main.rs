@@ -14,6 +14,7 @@ mod call_shares;
 mod cancel;
 mod concurrent_changes;
 mod console;
+mod delays;
 mod deleted_templates;
 mod deploy;
 mod docs_page;

@@ -9,10 +9,8 @@ use gristmill_control::{BucketSize, Buckets as _, Grouping, Record, ReportQuery}
 use gristmill_core::billing::price::Prices;
 use gristmill_core::billing::usage::{Hour, UsageFilter, UsageSum};
 use gristmill_core::deploy::template::TemplateFilter;
-use gristmill_core::limits::TIME_CHARS_MAX;
 use gristmill_core::time::Timestamp;
 use gristmill_wire::management::BillingRecord;
-use jiff::civil::Date;
 
 use super::page::{Page, Paged};
 use super::volumes::DATA_CENTER;
@@ -26,6 +24,7 @@ use crate::openapi::parameters::{
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
 use crate::request::query::Query;
+use crate::request::time::time;
 
 /// Most buckets of one report: enough for all stored hours.
 pub(crate) const BUCKETS_MAX: u32 = 10_000;
@@ -34,9 +33,6 @@ pub(crate) const BUCKETS_MAX: u32 = 10_000;
 const DAYS_DEFAULT: u64 = 30;
 
 const MS_PER_DAY: u64 = 86_400_000;
-
-/// The characters of a date alone.
-const DATE_CHARS: usize = "2026-01-31".len();
 
 /// Usage and cost, by bucket of time and by endpoint, template or owner.
 ///
@@ -147,32 +143,6 @@ fn hours(query: Query<'_>, now: Timestamp) -> Result<Range<Hour>, ApiError> {
     }
     let last = Hour::of(Timestamp::from_millis(end.as_millis().saturating_sub(1)));
     Ok(Hour::of(start)..Hour(last.0.saturating_add(1)))
-}
-
-pub(crate) fn time(query: Query<'_>, name: &str) -> Result<Option<Timestamp>, ApiError> {
-    let text = query.text(name);
-    text.map(|text| parse_time(&format!("query `{name}`"), &text)).transpose()
-}
-
-/// The time that a field has in RFC 3339; a date alone is its first moment in UTC.
-pub(crate) fn parse_time(field: &str, text: &str) -> Result<Timestamp, ApiError> {
-    let ms = match text.len() {
-        DATE_CHARS => text.parse::<Date>().ok().map(|date| {
-            // The last day of the year 9999 begins after the last `jiff::Timestamp`.
-            date.duration_since(Date::constant(1970, 1, 1)).as_millis()
-        }),
-        ..=TIME_CHARS_MAX => {
-            text.parse::<jiff::Timestamp>().ok().map(|at| at.as_millisecond().into())
-        }
-        _ => None,
-    };
-    let ms = ms.and_then(|ms| u64::try_from(ms).ok());
-    ms.map(Timestamp::from_millis).ok_or_else(|| {
-        ApiError::bad_request(format!(
-            "{field} must be a time from 1970 on, such as `2026-01-31T00:00:00Z` (RFC 3339), or a date, such \
-             as `2026-01-31`, not `{text:.99}`"
-        ))
-    })
 }
 
 fn id<T: FromStr<Err: Display>>(query: Query<'_>, name: &str) -> Result<Option<T>, ApiError> {

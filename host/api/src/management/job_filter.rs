@@ -14,9 +14,9 @@ use gristmill_core::limits::{
 use gristmill_core::time::Timestamp;
 use gristmill_wire::management::JobActionFilter;
 
-use super::billing::{parse_time, time};
 use crate::answer::error::ApiError;
 use crate::request::query::Query;
+use crate::request::time::{parse_time, time};
 use crate::state::ApiState;
 
 /// The endpoints with these names, or all, if there are none: as far as the key sees them, each

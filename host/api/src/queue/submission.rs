@@ -9,7 +9,7 @@ use gristmill_control::ControlError;
 use gristmill_core::id::OwnerId;
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::payload::Json;
-use gristmill_core::job::policy::PolicyRequest;
+use gristmill_core::job::policy::{PolicyRequest, Start};
 use gristmill_core::job::record::S3Config;
 use gristmill_core::job::retention::ChosenRetention;
 use gristmill_core::job::tags::{InvalidTags, Tag, Tags};
@@ -27,6 +27,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::answer::error::ApiError;
+use crate::request::time::parse_time;
 
 /// The content of a submission.
 #[derive(Debug)]
@@ -90,6 +91,10 @@ struct PolicyBody<'a> {
     ttl: Option<&'a RawValue>,
     #[serde(borrow)]
     low_priority: Option<&'a RawValue>,
+    #[serde(borrow)]
+    delay: Option<&'a RawValue>,
+    #[serde(borrow)]
+    run_at: Option<&'a RawValue>,
     #[serde(borrow)]
     retention: Option<&'a RawValue>,
 }
@@ -210,10 +215,26 @@ fn check_webhook(text: String) -> Result<String, ApiError> {
 fn policy(raw: Option<&RawValue>) -> Result<PolicyRequest, ApiError> {
     const MILLISECONDS: &str = "an integer number of milliseconds";
     let body: PolicyBody<'_> = optional_object(raw, "policy")?.unwrap_or_default();
-    let millis = |raw, field| -> Result<Option<u64>, ApiError> {
-        // A negative number is out of bounds like 0; the bounds are checked with the policy.
+    let whole = |raw, field| -> Result<Option<i128>, ApiError> {
         let value: Option<WholeNumber> = optional(raw, field, MILLISECONDS)?;
-        Ok(value.map(|WholeNumber(ms)| u64::try_from(ms.max(0)).unwrap_or(u64::MAX)))
+        Ok(value.map(|WholeNumber(ms)| ms))
+    };
+    // A negative number is out of bounds like 0; the bounds are checked with the policy.
+    let saturated = |ms: i128| u64::try_from(ms.max(0)).unwrap_or(u64::MAX);
+    let millis = |raw, field| Ok::<_, ApiError>(whole(raw, field)?.map(saturated));
+    let run_at: Option<String> = optional(body.run_at, "policy.runAt", "a string")?;
+    let start = match (whole(body.delay, "policy.delay")?, run_at) {
+        (None, None) => Start::Now,
+        // 0 is within the bounds of a delay.
+        (Some(..0), None) => {
+            return Err(ApiError::bad_request("`policy.delay` must not be negative"));
+        }
+        (Some(ms), None) => Start::After(saturated(ms)),
+        (None, Some(text)) => Start::At(parse_time("`policy.runAt`", &text)?),
+        (Some(_), Some(_)) => {
+            let sentence = "give `policy.delay` or `policy.runAt`, not both";
+            return Err(ApiError::bad_request(sentence));
+        }
     };
     let kept: RetentionBody<'_> =
         optional_object(body.retention, "policy.retention")?.unwrap_or_default();
@@ -221,6 +242,7 @@ fn policy(raw: Option<&RawValue>) -> Result<PolicyRequest, ApiError> {
         execution_timeout_ms: millis(body.execution_timeout, "policy.executionTimeout")?,
         ttl_ms: millis(body.ttl, "policy.ttl")?,
         low_priority: optional(body.low_priority, "policy.lowPriority", "true or false")?,
+        start,
         retention: ChosenRetention {
             completed_ms: millis(kept.completed, "policy.retention.completed")?,
             failed_ms: millis(kept.failed, "policy.retention.failed")?,

@@ -57,6 +57,14 @@ async fn mistakes_are_named() {
         (r#"{"input":{},"policy":{"ttl":9,"ttl":9}}"#, "`policy`: duplicate field `ttl`"),
         (r#"{"input":{},"policy":{"ttl":"1"}}"#, "`policy.ttl` must be an integer"),
         (r#"{"input":{},"policy":{"ttl":1.5}}"#, "`policy.ttl` must be an integer"),
+        (r#"{"input":{},"policy":{"delay":-1}}"#, "`policy.delay` must not be negative"),
+        (r#"{"input":{},"policy":{"delay":"1 s"}}"#, "`policy.delay` must be an integer"),
+        (r#"{"input":{},"policy":{"runAt":1}}"#, "`policy.runAt` must be a string"),
+        (r#"{"input":{},"policy":{"runAt":"soon"}}"#, "`policy.runAt` must be a time from 1970 on"),
+        (
+            r#"{"input":{},"policy":{"delay":1,"runAt":"2026-01-31"}}"#,
+            "give `policy.delay` or `policy.runAt`, not both",
+        ),
         (r#"{"input":{},"policy":{"retention":[1]}}"#, "`policy.retention` must be an object"),
         (
             r#"{"input":{},"policy":{"retention":{"failed":"1 day"}}}"#,
@@ -122,6 +130,8 @@ fn every_field_of_the_wire_type_is_read() {
             execution_timeout: Some(6_000),
             ttl: Some(20_000),
             low_priority: Some(true),
+            delay: Some(4),
+            run_at: None,
             retention: Some(wire::Retention {
                 completed: Some(61_000),
                 failed: Some(62_000),
@@ -144,6 +154,7 @@ fn every_field_of_the_wire_type_is_read() {
         execution_timeout_ms: Some(6_000),
         ttl_ms: Some(20_000),
         low_priority: Some(true),
+        start: Start::After(4),
         retention: ChosenRetention {
             completed_ms: Some(61_000),
             failed_ms: Some(62_000),

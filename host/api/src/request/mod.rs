@@ -7,3 +7,4 @@ pub(crate) mod head;
 pub(crate) mod known_query;
 pub(crate) mod paths;
 pub(crate) mod query;
+pub(crate) mod time;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use gristmill_client::wire::JobStatus;
-use gristmill_client::wire::bounds::{EXECUTION_TIMEOUT_MS, TTL_MS, WAIT_MS};
+use gristmill_client::wire::bounds::{DELAY_MS, EXECUTION_TIMEOUT_MS, TTL_MS, WAIT_MS};
 use gristmill_client::wire::id::EndpointId;
 use gristmill_client::wire::queue::{Policy, StatusDocument, Submission};
 use gristmill_client::{Answer, Client};
@@ -57,7 +57,14 @@ pub struct SubmitArgs {
     /// How long the job may run, in milliseconds [default: the endpoint's].
     #[arg(long, value_name = "MS", value_parser = parse::bounded::<u64>(EXECUTION_TIMEOUT_MS))]
     execution_timeout: Option<u64>,
-    /// Lifetime of the job from its submission, in milliseconds [default: 86400000].
+    /// Milliseconds that the job waits before it may start, up to 7 days.
+    #[arg(long, value_name = "MS", value_parser = parse::bounded::<u64>(DELAY_MS), conflicts_with = "run_at")]
+    delay: Option<u64>,
+    /// The time before which the job does not start, such as 2026-01-31T08:00:00Z, at most 7 days
+    /// away.
+    #[arg(long, value_name = "TIME")]
+    run_at: Option<String>,
+    /// Lifetime of the job from its submission or its time, in milliseconds [default: 86400000].
     #[arg(long, value_name = "MS", value_parser = parse::bounded::<u64>(TTL_MS))]
     ttl: Option<u64>,
     /// Run other jobs first, and start no worker for this job.
@@ -85,6 +92,8 @@ pub(crate) async fn submit(args: SubmitArgs) -> anyhow::Result<ExitCode> {
             execution_timeout: args.execution_timeout,
             ttl: args.ttl,
             low_priority: args.low_priority.then_some(true),
+            delay: args.delay,
+            run_at: args.run_at,
             retention: None,
         }),
         ..Submission::new(&input)

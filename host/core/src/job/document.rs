@@ -8,7 +8,12 @@ use crate::job::record::JobRecord;
 use crate::time::Timestamp;
 
 /// The document without its payloads, and without the closing brace: `,"output":…}` or `}` follows.
-pub fn open_document(record: &JobRecord, read_at: Timestamp, reason: Option<&str>) -> Vec<u8> {
+pub fn open_document(
+    record: &JobRecord,
+    read_at: Timestamp,
+    reason: Option<&str>,
+    run_at: Option<&str>,
+) -> Vec<u8> {
     let id = record.id.text();
     let head = StatusDocument {
         id: id.as_str().into(),
@@ -19,6 +24,7 @@ pub fn open_document(record: &JobRecord, read_at: Timestamp, reason: Option<&str
         retries: (record.retries > 0).then_some(record.retries),
         error: record.error.as_deref().map(Into::into),
         reason: reason.map(Into::into),
+        run_at: run_at.map(Into::into),
         tags: record
             .tags
             .as_ref()
@@ -41,7 +47,8 @@ pub fn webhook_body(
     input: &Json,
     webhook: &str,
 ) -> Vec<u8> {
-    let mut text = open_document(record, record.finished_at.unwrap_or(record.created_at), None);
+    let mut text =
+        open_document(record, record.finished_at.unwrap_or(record.created_at), None, None);
     text.reserve(output.map_or(0, Json::len) + input.len() + webhook.len() + 64);
     let url = serde_json::to_vec(webhook).expect("a string is JSON");
     let fields = [

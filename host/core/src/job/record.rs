@@ -415,6 +415,12 @@ impl JobRecord {
         until.millis_since(self.queued_at)
     }
 
+    /// The time for which the job waits, if it may not start yet.
+    pub fn run_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let is_delayed = self.status == JobStatus::InQueue && self.queued_at > now;
+        is_delayed.then_some(self.queued_at)
+    }
+
     /// Milliseconds that the last attempt has run, or ran.
     pub fn execution_ms(&self, now: Timestamp) -> u64 {
         self.started_at.map_or(0, |start| self.finished_at.unwrap_or(now).millis_since(start))

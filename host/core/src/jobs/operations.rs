@@ -149,7 +149,6 @@ impl Jobs {
         &self,
         record: Box<JobRecord>,
     ) -> Result<Option<JobDocument>, StoreError> {
-        let mut waiting_reason = None;
         let output = match record.status {
             JobStatus::Completed => {
                 let output = output_of(&*self.store, &record).await?;
@@ -160,13 +159,17 @@ impl Jobs {
             }
             JobStatus::Failed => self.store.output(record.id).await?,
             JobStatus::InProgress => record.progress.clone(),
-            JobStatus::InQueue => {
-                waiting_reason = self.workers.waiting_reason(&record.endpoint);
-                None
-            }
-            JobStatus::Cancelled | JobStatus::TimedOut => None,
+            JobStatus::InQueue | JobStatus::Cancelled | JobStatus::TimedOut => None,
         };
-        Ok(Some(JobDocument { record, read_at: self.store.now(), output, waiting_reason }))
+        let read_at = self.store.now();
+        let waiting_reason = match record.status {
+            JobStatus::InQueue if record.run_at(read_at).is_some() => {
+                Some("the job waits for its time (runAt)".to_owned())
+            }
+            JobStatus::InQueue => self.workers.waiting_reason(&record.endpoint),
+            _ => None,
+        };
+        Ok(Some(JobDocument { record, read_at, output, waiting_reason }))
     }
 
     /// The document of a job that its submission has returned.

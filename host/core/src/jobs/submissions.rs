@@ -111,7 +111,7 @@ pub(crate) async fn submit(
     request: SubmitRequest,
     strictness: Strictness,
 ) -> Result<Submitted, SubmitError> {
-    let policy = request.policy.resolve(strictness)?;
+    let policy = request.policy.resolve(strictness, store.now())?;
     let chosen = request.policy.resolve_retention(strictness)?;
     let new_id = |submission| JobId::generate(submission, store.shard());
     let (id, default_ms) = match request.mode {

@@ -78,14 +78,21 @@ impl Timeline {
         let mut entries = Vec::new();
         let mut add = |at, event| entries.push(TimelineEntry { at, event });
         let mut cause = Some(QueueCause::Submitted);
+        // A job that starts later is submitted before it may run.
+        let queued = |cause, queued_at| {
+            let is_first = cause == Some(QueueCause::Submitted);
+            (if is_first { record.created_at } else { queued_at }, TimelineEvent::Queued { cause })
+        };
         if attempts_omitted > 0 {
-            add(record.created_at, TimelineEvent::Queued { cause });
+            let (at, event) = queued(cause, record.created_at);
+            add(at, event);
             cause = None;
         }
         let mut attempt = attempts_omitted;
         for ended in past {
             attempt += 1;
-            add(ended.queued_at, TimelineEvent::Queued { cause });
+            let (at, event) = queued(cause, ended.queued_at);
+            add(at, event);
             add(ended.started_at, TimelineEvent::Started { attempt, worker: None });
             let status = match ended.end {
                 RequeueCause::Failed => Some(JobStatus::Failed),
@@ -97,7 +104,8 @@ impl Timeline {
             }
             cause = Some(cause_after(ended.end));
         }
-        add(record.queued_at, TimelineEvent::Queued { cause });
+        let (at, event) = queued(cause, record.queued_at);
+        add(at, event);
         if let Some(started_at) = record.started_at {
             let worker = record.worker.clone();
             add(started_at, TimelineEvent::Started { attempt: attempt + 1, worker });

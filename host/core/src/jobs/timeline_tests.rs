@@ -63,8 +63,10 @@ fn past(from: u64, end: RequeueCause) -> PastAttempt {
 #[test]
 fn attempts_are_numbered_and_say_why_the_job_was_queued() {
     let mut first = record(1, vec![]);
-    first.queued_at = first.created_at;
-    assert_eq!(line(&Timeline::of(&first, &[])), "10 Submitted, 110 Start1, 120 COMPLETED");
+    for queued_at in [first.created_at, at(105)] {
+        first.queued_at = queued_at;
+        assert_eq!(line(&Timeline::of(&first, &[])), "10 Submitted, 110 Start1, 120 COMPLETED");
+    }
     let mut waiting = record(1, vec![]);
     (waiting.status, waiting.queued_at) = (JobStatus::InQueue, at(10));
     (waiting.started_at, waiting.finished_at) = (None, None);

@@ -75,6 +75,7 @@ pub struct Signals {
     queues: OnceLock<Arc<dyn QueueListener>>,
     events: OnceLock<Arc<dyn JobListener>>,
     deliveries: Notify,
+    due: Notify,
     // Sharded by job, so that two cores rarely meet at one lock.
     watchers: [Mutex<HashMap<JobId, Watchers>>; SHARDS],
 }
@@ -111,6 +112,16 @@ impl Signals {
         if let Some(listener) = self.events.get() {
             listener.notify_job_event(kind, id, notice);
         }
+    }
+
+    /// Called by the store when a job waits for its time.
+    pub fn due_added(&self) {
+        self.due.notify_one();
+    }
+
+    /// Resolves after a call of [`due_added`](Self::due_added) since the last time.
+    pub async fn due_is_added(&self) {
+        self.due.notified().await;
     }
 
     /// Called by the store as soon as a job can be claimed.

@@ -195,6 +195,10 @@ impl JobStore for DelayedStore {
         self.late(answer).await
     }
 
+    fn fire_due(&self) -> Result<Timestamp, StoreError> {
+        self.store.fire_due()
+    }
+
     async fn expire(&self) -> Result<NextExpiry, StoreError> {
         self.store.expire().await
     }

@@ -14,7 +14,7 @@ use gristmill_core::deploy::endpoint::{Endpoint, EndpointSettings};
 use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, TemplateId};
 use gristmill_core::job::payload::Json;
-use gristmill_core::job::policy::{Policy, Strictness};
+use gristmill_core::job::policy::{Policy, Start, Strictness};
 use gristmill_core::job::record::{Lease, NewJob};
 use gristmill_core::job::retention::Retention;
 use gristmill_core::job::state::JobStatus;
@@ -60,6 +60,8 @@ pub(crate) struct Trace {
     results: Arc<Mutex<BTreeSet<(JobId, u32)>>>,
     /// Attempts that were billed although they have no result.
     unwanted: Arc<AtomicU64>,
+    /// The times before which jobs may not start.
+    due: Arc<Mutex<BTreeMap<JobId, Timestamp>>>,
 }
 
 impl Trace {
@@ -71,6 +73,12 @@ impl Trace {
     pub(crate) fn name(job: JobId) -> String {
         let [.., a, b, _, _, _] = job.to_bytes();
         format!("job {}", u16::from_be_bytes([a, b]))
+    }
+
+    /// Notes the start of an attempt.
+    pub(crate) fn starts(&self, job: JobId) {
+        let (due, now) = (self.due.lock().get(&job).copied(), self.clock.now());
+        assert!(due.is_none_or(|due| due <= now), "{} starts too early", Self::name(job));
     }
 
     pub(crate) fn billed_without_result(&self) {
@@ -170,6 +178,7 @@ impl Scenario {
             events: Arc::default(),
             results: Arc::default(),
             unwanted: Arc::default(),
+            due: Arc::default(),
         };
         let scenario = Self {
             rng: StdRng::seed_from_u64(seed),
@@ -316,8 +325,16 @@ impl Scenario {
         bytes[14..16].copy_from_slice(&self.made.to_be_bytes());
         let id = JobId::from_bytes(&bytes).unwrap();
         let low_priority = self.rng.random_range(0..8) == 0;
-        let policy =
-            Policy { execution_timeout_ms: Some(TIMEOUT_MS), ttl_ms: 86_400_000, low_priority };
+        let delay_ms =
+            if self.rng.random_ratio(1, 4) { self.rng.random_range(0..2_000) } else { 0 };
+        let due = self.trace.clock.now().plus_millis(delay_ms);
+        self.trace.due.lock().insert(id, due);
+        let policy = Policy {
+            execution_timeout_ms: Some(TIMEOUT_MS),
+            ttl_ms: 86_400_000,
+            low_priority,
+            start: Start::After(delay_ms),
+        };
         let job = NewJob {
             id,
             input: Json::from_value(&script),
@@ -327,7 +344,8 @@ impl Scenario {
         };
         let late = host.late.clone();
         assert_eq!(late.submit(job).await, Ok(SubmitAnswer::Queued));
-        self.trace.record(format!("{} is submitted: {script:?}", Trace::name(id)));
+        let name = Trace::name(id);
+        self.trace.record(format!("{name} is submitted, for {delay_ms} ms later: {script:?}"));
         self.jobs.push(Acknowledged { id, script, may_be_deleted: false });
         if self.rng.random() {
             let wait = Duration::from_millis(self.rng.random_range(0..1_500));
@@ -390,6 +408,7 @@ impl Scenario {
         let billed = billed(&self.store).await;
         assert_eq!(billed, self.trace.billed(), "another number of attempts is billed than ended");
         assert_eq!(self.store.demand(&endpoint()).await.unwrap().jobs, 0, "jobs wait for ever");
+        assert_eq!(self.store.fire_due(), Ok(Timestamp::NEVER), "a job is not started in time");
         let counts = host.dispatcher.counts(&endpoint());
         assert_eq!((counts.idle, counts.running, counts.initializing), (0, 0, 0));
         assert!(host.runtime.running.lock().is_empty());

@@ -97,6 +97,7 @@ impl SimulatedRuntime {
 
     fn begin(&self, job: JobId, number: u32) {
         self.trace.record(format!("{} attempt {number} begins", Trace::name(job)));
+        self.trace.starts(job);
         let mut running = self.running.lock();
         assert!(running.insert(job), "{job} runs twice at one time");
         assert!(running.len() <= self.allowed.lock().max(), "{} jobs run", running.len());

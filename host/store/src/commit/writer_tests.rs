@@ -8,7 +8,7 @@ use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, WorkerId};
 use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::payload::Json;
-use gristmill_core::job::policy::Policy;
+use gristmill_core::job::policy::{Policy, Start};
 use gristmill_core::job::record::{Chunk, CompletedJob, NewJob, Outcome};
 use gristmill_core::job::state::{Claim, JobStatus};
 use gristmill_core::signals::Signals;
@@ -95,7 +95,12 @@ fn workers() -> [WorkerId; 1] {
 }
 
 fn job() -> NewJob {
-    let policy = Policy { execution_timeout_ms: Some(5_000), ttl_ms: 10_000, low_priority: false };
+    let policy = Policy {
+        execution_timeout_ms: Some(5_000),
+        ttl_ms: 10_000,
+        low_priority: false,
+        start: Start::Now,
+    };
     NewJob { policy, ..new_job(ShardId(1), OwnerId::new("o").unwrap(), endpoint()) }
 }
 

@@ -201,8 +201,8 @@ impl Candidate {
     }
 
     /// Number of jobs that have not ended and would be deleted at `now`. Reads the row of each job.
-    pub(crate) fn overdue(&mut self, now: Timestamp) -> Result<u64, NotLoaded> {
-        load::overdue(&mut self.reader, now)
+    pub(crate) fn overdue(&mut self, seen_at: Timestamp, now: Timestamp) -> Result<u64, NotLoaded> {
+        load::overdue(&mut self.reader, seen_at, now)
     }
 
     /// The present state, for a host that does not wait for another one.

@@ -89,13 +89,16 @@ pub(crate) fn load(
     Ok(index)
 }
 
-/// Number of jobs that have not ended and would be deleted at `now`. Reads the row of each job, and
-/// changes nothing.
-pub(super) fn overdue(connection: &mut Connection, now: Timestamp) -> Result<u64, NotLoaded> {
+/// [`Index::overdue`]. Reads the row of each job, and changes nothing.
+pub(super) fn overdue(
+    connection: &mut Connection,
+    seen_at: Timestamp,
+    now: Timestamp,
+) -> Result<u64, NotLoaded> {
     let mut index = Index::new(Owners::default());
     restore_endpoints(connection, &mut index)?;
     load_jobs(connection, &mut index)?;
-    Ok(index.overdue(now))
+    Ok(index.overdue(seen_at, now))
 }
 
 fn restore_endpoints(connection: &mut Connection, index: &mut Index) -> Result<(), NotLoaded> {

@@ -583,7 +583,7 @@ fn fixed(job: &Job) -> Fixed {
         seq: job.seq,
         id: job.id,
         endpoint: job.endpoint,
-        low_priority: job.low_priority,
+        low_priority: job.marks.is_low_priority(),
         execution_timeout_ms: job.times.execution_timeout_ms(),
         retention: job.times.retention(),
         created_at: job.created_at,

@@ -19,6 +19,7 @@ use crate::failure;
 use crate::format::pages::stored_bytes;
 use crate::state::backlog::Ack;
 use crate::state::backlog::{Backlog, Urgency};
+use crate::state::calendar::Calendar;
 use crate::state::disk_usage::{DiskUsage, ResultsFull};
 use crate::state::index::{Endpoint, Index, QueuedNotice};
 use crate::state::job::{Change, Job, Lifetime, Pending};
@@ -106,7 +107,7 @@ impl Index {
             rare.progress = None;
         }
 
-        let notice = carry_out(effects, job, key, endpoint, ended, now);
+        let notice = carry_out(effects, job, key, (endpoint, &mut self.due), ended, now);
         if let Some(rare) = &mut job.rare
             && state.status().is_none_or(JobStatus::is_final)
         {
@@ -144,6 +145,7 @@ impl Index {
         let rank = job.rank();
         if rank != rank_before
             && job.row.status == Some(JobStatus::InQueue)
+            && !job.marks.is_delayed()
             && let Some(endpoint) = self.endpoints.get_mut(&job.endpoint)
         {
             let position = job.row.queue_position;
@@ -412,7 +414,7 @@ fn carry_out(
     effects: &[Effect],
     job: &mut Job,
     key: JobKey,
-    endpoint: &mut Endpoint,
+    (endpoint, due): (&mut Endpoint, &mut Calendar),
     ended: Option<RequeueCause>,
     now: Timestamp,
 ) -> Option<QueuedNotice> {
@@ -421,10 +423,10 @@ fn carry_out(
         match effect {
             Effect::Enqueue => {
                 job.row.attempt_mut().queued_at = Some(now);
-                endpoint.ready.insert(job.rank(), job.row.queue_position, key);
+                endpoint.add_waiting(job, key, due, now);
                 notice = Some(QueuedNotice { endpoint: endpoint.name.clone(), job: job.id });
             }
-            Effect::Dequeue => endpoint.ready.remove(job.rank(), job.row.queue_position, key),
+            Effect::Dequeue => endpoint.remove_waiting(job, key, due),
             Effect::StartRetention => {
                 job.row.attempt_mut().finished_at = Some(now);
                 if let Some(status) = job.row.status

@@ -2,10 +2,10 @@
 //! may be ahead of the disk, and a visible state, which is always on disk.
 //!
 //! **Invariants.** All changes happen under one lock, which is held for microseconds and never
-//! during I/O. A job is in its endpoint's queue exactly while its decided state is IN_QUEUE, and in
-//! the expiry exactly while its decided state is not REMOVED. A job with a change that no batch has
-//! taken is in `backlog`. Changes that a caller waits for reach the disk in the order in which they
-//! were decided.
+//! during I/O. A job is in its endpoint's queue, or waits for its time there, exactly while its
+//! decided state is IN_QUEUE, and is in the expiry exactly while its decided state is not REMOVED.
+//! A job with a change that no batch has taken is in `backlog`. Changes that a caller waits for
+//! reach the disk in the order in which they were decided.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -31,13 +31,13 @@ use crate::format::payload::Payload;
 use crate::medium::SegmentId;
 use crate::state::backlog::{Ack, Backlog, Due, Urgency, Write};
 use crate::state::bulk_removal::{BulkRemoval, Purged};
+use crate::state::calendar::Calendar;
 use crate::state::disk_usage::{DiskUsage, EndpointMax, check_owner};
-use crate::state::expiry::Expiry;
 use crate::state::idempotency::{Dropped, ForgottenRecords, IdempotencyIndex, IdempotencyRecord};
 use crate::state::ids::Ids;
 use crate::state::job::{
-    Change, Delivered, Job, JobRow, JobTimes, NewRow, PayloadLocations, Pending, Rare, Stored,
-    SubmissionAck,
+    Attempt, Change, Delivered, Job, JobRow, JobTimes, Marks, NewRow, PayloadLocations, Pending,
+    Rare, Stored, SubmissionAck,
 };
 use crate::state::meters::Meters;
 use crate::state::order::Order;
@@ -74,7 +74,10 @@ pub(crate) struct Index {
     pub(super) endpoints: HashMap<EndpointKey, Endpoint, FxBuildHasher>,
     /// Endpoints by name, without those that are being deleted.
     pub(super) names: HashMap<EndpointId, EndpointKey>,
-    pub(super) expiry: Expiry,
+    /// Every existing job, by the time of its deletion.
+    pub(super) expiry: Calendar,
+    /// The jobs in `delayed` of their endpoints, by the time from which they may be claimed.
+    pub(super) due: Calendar,
     pub(super) archived: Archived,
     /// Changes that the writer has to write.
     pub(super) backlog: Backlog,
@@ -134,6 +137,8 @@ pub(crate) struct Archived {
 pub(crate) struct Endpoint {
     pub(super) name: EndpointId,
     pub(super) ready: Ready,
+    /// The jobs that wait for their time, by queue position.
+    pub(super) delayed: Order,
     pub(super) queue_version: QueueVersion,
     /// All its jobs in memory, in the order of their submission. About 8 bytes for each.
     pub(super) history: Order,
@@ -152,12 +157,13 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     pub(super) fn new(name: EndpointId) -> Self {
-        let (ready, history) = (Ready::default(), Order::default());
+        let (ready, delayed, history) = (Ready::default(), Order::default(), Order::default());
         let (counts, disk_usage) = (JobCounts::default(), DiskUsage::default());
         let (archived, archived_below) = (0, 0);
         Self {
             name,
             ready,
+            delayed,
             queue_version: QueueVersion::default(),
             history,
             counts,
@@ -165,6 +171,43 @@ impl Endpoint {
             disk_usage,
             archived,
             archived_below,
+        }
+    }
+
+    /// Number of jobs that wait for a worker, or for their time.
+    pub(super) fn waiting(&self) -> usize {
+        self.ready.len() + self.delayed.len()
+    }
+
+    /// Adds a job that waits: to the queue, or before its time to those that wait for it.
+    pub(super) fn add_waiting(
+        &mut self,
+        job: &mut Job,
+        key: JobKey,
+        due: &mut Calendar,
+        now: Timestamp,
+    ) {
+        let position = job.row.queue_position;
+        job.marks.set_delayed(job.queued_at() > now);
+        if job.marks.is_delayed() {
+            let is_new = self.delayed.insert(position, key);
+            debug_assert!(is_new, "a job waits once");
+            due.insert(job.queued_at(), key);
+        } else {
+            self.ready.insert(job.rank(), position, key);
+        }
+    }
+
+    /// Removes a job that waits no longer.
+    pub(super) fn remove_waiting(&mut self, job: &mut Job, key: JobKey, due: &mut Calendar) {
+        let position = job.row.queue_position;
+        if job.marks.is_delayed() {
+            job.marks.set_delayed(false);
+            let was_there = self.delayed.remove(position, key);
+            debug_assert!(was_there, "a job that waits for its time is among those");
+            due.remove(job.queued_at(), key);
+        } else {
+            self.ready.remove(job.rank(), position, key);
         }
     }
 }
@@ -207,7 +250,8 @@ impl Index {
             ids: Ids::new(),
             endpoints: HashMap::default(),
             names: HashMap::new(),
-            expiry: Expiry::default(),
+            expiry: Calendar::default(),
+            due: Calendar::default(),
             archived: Archived::default(),
             backlog: Backlog::default(),
             has_alarm: false,
@@ -434,6 +478,19 @@ impl Index {
         (next, is_change)
     }
 
+    /// Adds up to `count_max` jobs whose time has come to their queues. Returns the time of the
+    /// next one.
+    pub(crate) fn fire_due(&mut self, now: Timestamp, count_max: usize) -> Timestamp {
+        for key in self.due.due(now, count_max) {
+            let Some(job) = self.jobs.get_mut(key) else { continue };
+            let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) else { continue };
+            endpoint.remove_waiting(job, key, &mut self.due);
+            endpoint.add_waiting(job, key, &mut self.due, now);
+            self.queue_changes.add(job.endpoint, &mut endpoint.queue_version);
+        }
+        self.due.next()
+    }
+
     /// Records how far a client has read the stream of a job.
     pub(crate) fn mark_delivered(&mut self, id: JobId, next: StreamPosition, now: Timestamp) {
         if let Some(key) = self.key_of(id)
@@ -527,11 +584,11 @@ impl Index {
             return Ok((RetryAnswer::WrongStatus(status), None));
         }
         let (own, input_bytes) = (DiskUsage::of(job), job.input_bytes);
-        if let Some(Endpoint { ready, disk_usage, .. }) = self.endpoints.get(&job.endpoint) {
+        if let Some(endpoint) = self.endpoints.get(&job.endpoint) {
             // Its result is removed, and its input waits instead of being kept.
-            let mut others = *disk_usage;
+            let mut others = endpoint.disk_usage;
             others.remove(own);
-            max.check(ready.len(), others, input_bytes)?;
+            max.check(endpoint.waiting(), others, input_bytes)?;
             self.owners.check_waiting(job.owner)?;
             // Each end of the job may add a webhook.
             check_owner(self.owners.account(job.owner), input_bytes)?;
@@ -594,9 +651,9 @@ impl Index {
             return Ok(Decided::Repeated(answer, on_disk));
         }
         let input_bytes = u32::try_from(input.len()).unwrap_or(u32::MAX);
-        let Endpoint { ready, disk_usage, .. } =
-            self.endpoints.get(&endpoint).expect("it has just been made");
-        max.of(job.waiting_jobs_max).check(ready.len(), *disk_usage, input_bytes)?;
+        let found = self.endpoints.get(&endpoint).expect("it has just been made");
+        let max = max.of(job.waiting_jobs_max);
+        max.check(found.waiting(), found.disk_usage, input_bytes)?;
         let owner = self.owners.key(&job.owner);
         let webhook: Option<Url> = job.webhook.map(|url| Arc::new(url.into()));
         self.check_new_job(owner, input_bytes, webhook.as_ref(), job.tags.as_ref())?;
@@ -627,13 +684,15 @@ impl Index {
             ..Change::default()
         };
         let pending = Pending { visible: None, queued: None, change, input: Some(input) };
-        let low_priority = job.policy.low_priority;
+        let due = job.policy.start.due(now);
+        let attempt =
+            due.map(|due| Arc::new(Attempt { queued_at: Some(due), ..Attempt::default() }));
         let entry = Job {
             id: job.id,
             seq: self.last_seq,
             endpoint,
             owner,
-            low_priority,
+            marks: Marks::new(job.policy.low_priority),
             input_bytes,
             webhook,
             tags,
@@ -648,13 +707,14 @@ impl Index {
                 retries: 0,
                 last_claim: Claim::default(),
                 queue_position: self.last_queue_position,
-                ttl_at: now.plus_millis(job.policy.ttl_ms),
-                attempt: None,
+                ttl_at: due.unwrap_or(now).plus_millis(job.policy.ttl_ms),
+                attempt,
             },
             rare: Rare::with(trace),
             pending: Some(Box::new(pending)),
         };
-        self.enqueue_new(entry, if job.may_linger { Urgency::Deferred } else { Urgency::Now });
+        let urgency = if job.may_linger { Urgency::Deferred } else { Urgency::Now };
+        self.enqueue_new(entry, urgency, now);
         Ok(Decided::Queued(QueuedNotice { endpoint: job.endpoint, job: job.id }))
     }
 
@@ -698,9 +758,9 @@ impl Index {
 
     /// Adds the newest job to its queue, to what its owner has, to all indexes, and to the next
     /// batch.
-    fn enqueue_new(&mut self, job: Job, urgency: Urgency) {
+    fn enqueue_new(&mut self, job: Job, urgency: Urgency, now: Timestamp) {
         let Job { id, seq, owner, endpoint: endpoint_key, .. } = job;
-        let (rank, position, ttl_at) = (job.rank(), job.row.queue_position, job.row.ttl_at);
+        let ttl_at = job.row.ttl_at;
         let usage = DiskUsage::of(&job);
         self.owners.account(owner).add(usage.bytes());
         self.owners.add_waiting(owner);
@@ -708,7 +768,9 @@ impl Index {
         let endpoint = self.endpoints.get_mut(&endpoint_key).expect("its queue has been checked");
         let key = self.jobs.insert(job);
         endpoint.disk_usage.add(usage);
-        endpoint.ready.insert(rank, position, key);
+        if let Some(job) = self.jobs.get_mut(key) {
+            endpoint.add_waiting(job, key, &mut self.due, now);
+        }
         self.queue_changes.add(endpoint_key, &mut endpoint.queue_version);
         endpoint.history.insert(seq, key);
         self.ids.insert(id, key, &self.jobs);

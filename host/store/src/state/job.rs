@@ -57,7 +57,7 @@ pub(crate) struct Job {
     pub(crate) endpoint: EndpointKey,
     /// The owner of the key that submitted it.
     pub(crate) owner: OwnerKey,
-    pub(crate) low_priority: bool,
+    pub(crate) marks: Marks,
     /// Bytes of its input, about the size on disk.
     pub(crate) input_bytes: u32,
     /// Shared by the jobs of the owner with the same ones.
@@ -78,6 +78,33 @@ pub(crate) struct Job {
     pub(crate) rare: Option<Box<Rare>>,
     /// Set while the disk is behind `row`.
     pub(crate) pending: Option<Box<Pending>>,
+}
+
+/// Two properties of a job in one byte.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Marks(u8);
+
+impl Marks {
+    const LOW_PRIORITY: u8 = 1;
+    const DELAYED: u8 = 2;
+
+    /// Of a job that does not wait for its time.
+    pub(crate) fn new(is_low_priority: bool) -> Self {
+        Self(if is_low_priority { Self::LOW_PRIORITY } else { 0 })
+    }
+
+    pub(crate) fn is_low_priority(self) -> bool {
+        self.0 & Self::LOW_PRIORITY != 0
+    }
+
+    /// Whether it waits for its time: no worker may claim it yet.
+    pub(crate) fn is_delayed(self) -> bool {
+        self.0 & Self::DELAYED != 0
+    }
+
+    pub(crate) fn set_delayed(&mut self, is_delayed: bool) {
+        self.0 = self.0 & !Self::DELAYED | if is_delayed { Self::DELAYED } else { 0 };
+    }
 }
 
 /// A duration of up to 49 days; a longer one is cut. Clients can only request shorter ones.
@@ -674,7 +701,7 @@ impl Job {
             seq: *seq,
             endpoint: EndpointKey(*endpoint),
             owner: owners.key(&OwnerId::new(fixed.owner).map_err(text)?),
-            low_priority: fixed.low_priority,
+            marks: Marks::new(fixed.low_priority),
             input_bytes: *input_bytes,
             webhook: fixed.webhook.map(|url| Arc::new(url.into())),
             tags: fixed.tags.map(Tags::from_text).transpose().map_err(text)?,
@@ -785,7 +812,7 @@ impl Job {
     pub(crate) fn rank(&self) -> Rank {
         match &self.rare {
             Some(rare) if rare.calls > 0 => Rank::Called(Level::called(self.id.submission())),
-            _ if self.low_priority => Rank::Low,
+            _ if self.marks.is_low_priority() => Rank::Low,
             _ => Rank::Normal,
         }
     }

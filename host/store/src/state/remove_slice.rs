@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use crate::format::EndpointKey;
 use crate::state::backlog::Write;
 use crate::state::bulk_removal::{BulkRemoval, Purged};
-use crate::state::index::Index;
+use crate::state::index::{Endpoint, Index};
 
 /// Jobs that one slice removes or examines.
 pub(crate) const SLICE: usize = 1_000;
@@ -19,8 +19,13 @@ impl Index {
     pub(crate) fn remove_slice(&mut self, now: Timestamp) {
         match self.bulk_removals.pop_front() {
             Some(BulkRemoval::Purge { endpoint, until, mut removed, answer }) => {
-                let ready = self.endpoints.get(&endpoint).map(|endpoint| &endpoint.ready);
-                let keys = ready.map(|ready| ready.before(until, SLICE)).unwrap_or_default();
+                let waiting = |endpoint: &Endpoint| {
+                    let mut keys = endpoint.ready.before(until, SLICE);
+                    let delayed = endpoint.delayed.below(until).map(|(_, key)| key);
+                    keys.extend(delayed.take(SLICE - keys.len()));
+                    keys
+                };
+                let keys = self.endpoints.get(&endpoint).map(waiting).unwrap_or_default();
                 for &key in &keys {
                     let purged = self.decide(key, JobEvent::Purged, now);
                     debug_assert!(purged.is_ok(), "a job in the queue can be purged");

@@ -7,7 +7,7 @@ use gristmill_core::billing::usage::UsageRow;
 use gristmill_core::id::{EndpointId, JobId, OwnerId};
 use gristmill_core::job::loss::{HostLoss, LossBounds};
 use gristmill_core::job::record::{JobCounts, Lease, LeftAttempt};
-use gristmill_core::job::state::{JobEvent, JobStatus};
+use gristmill_core::job::state::{Claim, JobEvent, JobStatus};
 use gristmill_core::time::Timestamp;
 use gristmill_core::webhook::delivery::{Delivery, DeliveryId};
 
@@ -216,7 +216,6 @@ impl Index {
         self.last_queue_position = self.last_queue_position.max(job.row.queue_position);
         self.visible_jobs += 1;
         let (status, endpoint_key) = (job.row.status, job.endpoint);
-        let (rank, position) = (job.rank(), job.row.queue_position);
         let disk_usage = DiskUsage::of(&job);
         self.owners.account(job.owner).add_existing(disk_usage.bytes());
         self.owners.recount_waiting(job.owner, false, status == Some(JobStatus::InQueue));
@@ -224,8 +223,12 @@ impl Index {
         if let Some(endpoint) = self.endpoints.get_mut(&endpoint_key) {
             endpoint.count_status(None, status);
             endpoint.disk_usage.add(disk_usage);
-            if status == Some(JobStatus::InQueue) {
-                endpoint.ready.insert(rank, position, key);
+            if status == Some(JobStatus::InQueue)
+                && let Some(job) = self.jobs.get_mut(key)
+            {
+                // `repair` knows the time, and adds those to the queue whose time has come.
+                let created_at = job.created_at;
+                endpoint.add_waiting(job, key, &mut self.due, created_at);
                 self.queue_changes.add(endpoint_key, &mut endpoint.queue_version);
             }
         }
@@ -234,7 +237,7 @@ impl Index {
     /// Removes a job as if it had never been restored.
     pub(crate) fn remove_restored(&mut self, id: JobId) -> Option<Job> {
         let key = self.key_of(id)?;
-        let job = self.take(key)?;
+        let mut job = self.take(key)?;
         self.visible_jobs -= 1;
         let disk_usage = DiskUsage::of(&job);
         self.owners.account(job.owner).remove(disk_usage.bytes());
@@ -243,7 +246,7 @@ impl Index {
             endpoint.count_status(job.row.status, None);
             endpoint.disk_usage.remove(disk_usage);
             if job.row.status == Some(JobStatus::InQueue) {
-                endpoint.ready.remove(job.rank(), job.row.queue_position, key);
+                endpoint.remove_waiting(&mut job, key, &mut self.due);
                 self.queue_changes.add(job.endpoint, &mut endpoint.queue_version);
             }
         }
@@ -294,11 +297,16 @@ impl Index {
         Ok(())
     }
 
-    /// Number of jobs that have not ended and would be deleted at `now`.
-    pub(crate) fn overdue(&self, now: Timestamp) -> u64 {
+    /// Number of jobs that have not ended and would be deleted at `now`, or whose time would have
+    /// come since `seen_at`.
+    pub(crate) fn overdue(&self, seen_at: Timestamp, now: Timestamp) -> u64 {
         let jobs = self.jobs.range(0..self.jobs.end()).map(|(_, job)| job);
         let is_open = |job: &&Job| job.row.status.is_some_and(|status| !status.is_final());
-        jobs.filter(is_open).filter(|job| job.purge_at() <= now).count() as u64
+        let fires = |job: &&Job| {
+            let is_first = job.row.last_claim == Claim::default();
+            is_first && job.marks.is_delayed() && (seen_at..=now).contains(&job.queued_at())
+        };
+        jobs.filter(is_open).filter(|job| job.purge_at() <= now || fires(job)).count() as u64
     }
 
     /// Decides the state of jobs past their time and of jobs that ran on the host that had the
@@ -320,6 +328,7 @@ impl Index {
                 self.expire(key, now);
             }
         }
+        self.fire_due(now, usize::MAX);
         let running: Vec<_> = self
             .jobs
             .range(0..self.jobs.end())
@@ -344,8 +353,7 @@ impl Index {
                 recovery.requeued += 1;
             }
         }
-        recovery.waiting =
-            self.endpoints.values().map(|endpoint| endpoint.ready.len() as u64).sum();
+        recovery.waiting = self.endpoints.values().map(|endpoint| endpoint.waiting() as u64).sum();
     }
 
     /// The attempts of running jobs that other hosts have had before this start.

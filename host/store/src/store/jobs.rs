@@ -12,6 +12,7 @@ use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::listing::{Cursor, JobPage};
 use gristmill_core::job::loss::HostLoss;
 use gristmill_core::job::payload::Json;
+use gristmill_core::job::policy::Start;
 use gristmill_core::job::record::{
     CallStep, Chunk, ChunkPage, ClaimedJob, Demand, HostProcess, JobCounts, JobRecord, Lease,
     LeftAttempt, NewJob, Outcome, StreamPosition,
@@ -42,6 +43,9 @@ use crate::state::room::{Room, is_large};
 
 /// Most jobs that one call of `expire` deletes, and most idempotency records that it forgets.
 const EXPIRE_JOBS_MAX: usize = 500;
+
+/// Most jobs whose time has come that one hold of the lock adds to their queues: within 0.2 ms.
+const FIRE_JOBS_MAX: usize = 500;
 
 /// Bytes of a bill in the write buffer: about the memory that it takes until it is on disk.
 const BILL_BYTES: usize = 256;
@@ -110,6 +114,7 @@ impl JobStore for Store {
             return Err(StoreFull::Disk(shortage).into());
         };
         let (sender, on_disk) = oneshot::channel();
+        let is_delayed = job.policy.start != Start::Now;
         let ack = SubmissionAck { sender, wants_end: job.may_linger };
         let limit = shared.settings.endpoint_max();
         let new = Submitted { job, input, room: reserved.take_room(), ack };
@@ -117,6 +122,9 @@ impl JobStore for Store {
             Decided::Queued(notice) => {
                 reserved.hand_over();
                 shared.notify_queued(Some(&notice));
+                if is_delayed {
+                    shared.signals.due_added();
+                }
                 let Relayed { message: completed, others } = answer(on_disk).await?;
                 drop(others);
                 let completed = completed.and_then(|write| write.into_job(&notice.endpoint));
@@ -391,6 +399,10 @@ impl JobStore for Store {
         shortened.await?;
         self.shared.wake_writer();
         answer(on_disk).await
+    }
+
+    fn fire_due(&self) -> Result<Timestamp, StoreError> {
+        self.shared.change(|index, now| index.fire_due(now, FIRE_JOBS_MAX))
     }
 
     async fn expire(&self) -> Result<NextExpiry, StoreError> {

@@ -135,7 +135,7 @@ impl Store {
         let mut recovery = Recovery { was_clean: db.was_clean, upgraded, ..Recovery::default() };
         let now = clock.now();
         if let (Some(max), Some(seen_at)) = (settings.clock_jump_max_ms, db.seen_at) {
-            let jobs = index.overdue(now);
+            let jobs = index.overdue(seen_at, now);
             let is_ahead = now.millis_since(seen_at) > max && jobs > 0;
             if is_ahead || seen_at.millis_since(now) > max {
                 return Err(OpenError::ClockJumped { seen_at, now, jobs });

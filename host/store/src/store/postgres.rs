@@ -183,7 +183,7 @@ fn check_clock(
     }
     let Some(seen_at) = candidate.seen_at()? else { return Ok(()) };
     let is_ahead = now.millis_since(seen_at) > max;
-    let jobs = if is_ahead { candidate.overdue(now)? } else { 0 };
+    let jobs = if is_ahead { candidate.overdue(seen_at, now)? } else { 0 };
     if jobs > 0 || seen_at.millis_since(now) > max {
         return Err(OpenError::ClockJumped { seen_at, now, jobs });
     }

@@ -16,7 +16,7 @@ use gristmill_core::id::{
     EndpointId, JobId, OwnerId, ShardId, SubmissionKind, TemplateId, WorkerId,
 };
 use gristmill_core::job::payload::Json;
-use gristmill_core::job::policy::Policy;
+use gristmill_core::job::policy::{Policy, Start};
 use gristmill_core::job::record::{Chunk, Lease, NewJob, StoreEpoch, StreamPosition};
 use gristmill_core::job::retention::Retention;
 use gristmill_core::job::state::Claim;
@@ -135,6 +135,7 @@ pub(crate) fn job(endpoint: &str) -> NewJob {
             execution_timeout_ms: Some(TIMEOUT_MS),
             ttl_ms: TTL_MS,
             low_priority: false,
+            start: Start::Now,
         },
         retention: Retention::by_default(RETENTION_ASYNC_MS),
         ..new_job(ShardId(7), OwnerId::new("owner").unwrap(), self::endpoint(endpoint))
@@ -156,13 +157,18 @@ pub(crate) fn with_ttl(mut job: NewJob, ttl_ms: u64) -> NewJob {
     job
 }
 
-/// The usage of an attempt, with a part of a MiB of memory.
+pub(crate) fn delayed(mut job: NewJob, ms: u64) -> NewJob {
+    job.policy.start = Start::After(ms);
+    job
+}
+
 /// The lease of a job that no store has.
 pub(crate) fn unknown_lease() -> Lease {
     let job = JobId::generate(SubmissionKind::Async, ShardId(0));
     Lease { job, claim: Claim(1), epoch: StoreEpoch(1) }
 }
 
+/// The usage of an attempt, with a part of a MiB of memory.
 pub(crate) fn metered(template: &str) -> Metered {
     Metered {
         template: TemplateId::new(template).unwrap(),

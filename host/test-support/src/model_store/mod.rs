@@ -111,6 +111,7 @@ impl ModelStore {
                 state.apply(id, JobEvent::HostLost { loss, is_last }, now, &mut notifications);
             }
         }
+        state.fire_due(now, &mut notifications);
     }
 
     /// Runs `change` under the lock, then sends its notifications.
@@ -195,17 +196,19 @@ impl JobStore for ModelStore {
             if let Some(idempotency) = idempotency {
                 state.submissions.insert(new.endpoint.clone(), idempotency, new.id, now);
             }
+            let due = new.policy.start.due(now);
             let job = ModelJob {
                 seq: state.last_seq,
                 state: JobState::InQueue,
                 queue_position: state.last_queue_position,
+                is_delayed: due.is_some(),
                 last_claim: Claim::default(),
                 retries: 0,
                 losses: Losses::default(),
                 host: None,
                 created_at: now,
-                queued_at: now,
-                ttl_at: now.plus_millis(new.policy.ttl_ms),
+                queued_at: due.unwrap_or(now),
+                ttl_at: due.unwrap_or(now).plus_millis(new.policy.ttl_ms),
                 has_shortened_ttl: false,
                 started_at: None,
                 finished_at: None,
@@ -223,7 +226,10 @@ impl JobStore for ModelStore {
             let id = job.new.id;
             notifications.queued = Some(id);
             notifications.changed.push(id);
-            state.ready.insert(job.ready_key(), id);
+            match job.is_delayed {
+                true => self.signals.due_added(),
+                false => drop(state.ready.insert(job.ready_key(), id)),
+            }
             state.change_queue(&job.new.endpoint, notifications);
             let replaced = state.jobs.insert(id, job);
             debug_assert!(replaced.is_none(), "job ids are unique");
@@ -393,7 +399,8 @@ impl JobStore for ModelStore {
 
     async fn purge(&self, endpoint: &EndpointId) -> Result<u64, StoreError> {
         self.change(|state, now, notifications| {
-            let waiting: Vec<_> = state.ready.range(all_of(endpoint)).map(|(_, id)| *id).collect();
+            let ready = state.ready.range(all_of(endpoint)).map(|(_, id)| *id);
+            let waiting: Vec<_> = ready.chain(state.delayed(endpoint)).collect();
             let removed = waiting
                 .iter()
                 .filter(|&&id| state.apply(id, JobEvent::Purged, now, notifications))
@@ -420,6 +427,10 @@ impl JobStore for ModelStore {
                 notifications.changed.push(id);
             }
         })
+    }
+
+    fn fire_due(&self) -> Result<Timestamp, StoreError> {
+        self.change(|state, now, notifications| state.fire_due(now, notifications))
     }
 
     async fn expire(&self) -> Result<NextExpiry, StoreError> {

@@ -75,6 +75,8 @@ pub(super) struct ModelJob {
     pub(super) seq: u64,
     pub(super) state: JobState,
     pub(super) queue_position: u64,
+    /// It waits for its time, and is not in `ready`.
+    pub(super) is_delayed: bool,
     pub(super) last_claim: Claim,
     pub(super) retries: u32,
     pub(super) losses: Losses,
@@ -219,8 +221,9 @@ impl State {
 
     /// The jobs that wait on an endpoint.
     pub(super) fn demand(&self, endpoint: &EndpointId) -> Demand {
-        let waits =
-            |job: &&ModelJob| job.new.endpoint == *endpoint && job.state == JobState::InQueue;
+        let waits = |job: &&ModelJob| {
+            job.new.endpoint == *endpoint && job.state == JobState::InQueue && !job.is_delayed
+        };
         let waiting = || self.jobs.values().filter(waits);
         let normal = || waiting().filter(|job| job.rank() != Rank::Low);
         let first = normal().min_by_key(|job| job.ready_key());
@@ -256,7 +259,34 @@ impl State {
 
     /// How many jobs wait on an endpoint.
     pub(super) fn waiting(&self, endpoint: &EndpointId) -> usize {
-        self.ready.range(all_of(endpoint)).count()
+        self.ready.range(all_of(endpoint)).count() + self.delayed(endpoint).len()
+    }
+
+    /// The jobs of an endpoint that wait for their time.
+    pub(super) fn delayed(&self, endpoint: &EndpointId) -> Vec<JobId> {
+        let delayed = self.jobs.values().filter(|job| job.is_delayed);
+        delayed.filter(|job| job.new.endpoint == *endpoint).map(|job| job.new.id).collect()
+    }
+
+    /// Adds the jobs to their queues whose time has come. Returns the time of the next one.
+    pub(super) fn fire_due(
+        &mut self,
+        now: Timestamp,
+        notifications: &mut Notifications,
+    ) -> Timestamp {
+        let mut fired = Vec::new();
+        for (id, job) in self.jobs.iter_mut().filter(|(_, job)| job.is_delayed) {
+            if job.queued_at <= now {
+                job.is_delayed = false;
+                self.ready.insert(job.ready_key(), *id);
+                fired.push(job.new.endpoint.clone());
+            }
+        }
+        for endpoint in fired {
+            self.change_queue(&endpoint, notifications);
+        }
+        let delayed = self.jobs.values().filter(|job| job.is_delayed);
+        delayed.map(|job| job.queued_at).min().unwrap_or(Timestamp::NEVER)
     }
 
     /// The job, unless it is deleted, due, or another endpoint's.
@@ -330,6 +360,7 @@ impl State {
                     notifications.queued = Some(id);
                 }
                 Effect::Dequeue => {
+                    job.is_delayed = false;
                     self.ready.remove(&job.ready_key());
                 }
                 Effect::StartRetention => {

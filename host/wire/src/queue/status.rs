@@ -23,7 +23,7 @@ pub struct StatusDocument<'a> {
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Status))]
     pub status: JobStatus,
     /// Milliseconds that the job waited since it was last queued, by its submission, a retry, or a
-    /// restart of the host; growing while it waits.
+    /// restart of the host; growing while it waits. 0 before its `runAt`.
     pub delay_time: u64,
     /// Milliseconds that the handler ran in the last attempt; growing while it runs.
     pub execution_time: u64,
@@ -43,6 +43,11 @@ pub struct StatusDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = String, required = false))]
     pub reason: Option<Cow<'a, str>>,
+    /// The time before which a waiting job does not start: that of its submission, or of its next
+    /// attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::Time, required = false))]
+    pub run_at: Option<Cow<'a, str>>,
     /// Those of its submission.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Tags, required = false))]

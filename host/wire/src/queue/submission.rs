@@ -22,7 +22,7 @@ pub struct Submission<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::WebhookUrl>))]
     pub webhook: Option<&'a str>,
-    /// How long it may wait and run.
+    /// When it starts, how long it may wait and run, and how long it is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<Policy>,
     /// For the handler. No call shows it, and it is encrypted on disk.
@@ -41,8 +41,8 @@ impl<'a> Submission<'a> {
     }
 }
 
-/// How long a job may wait and run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+/// When a job starts, how long it may wait and run, and how long it is kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Policy {
@@ -51,7 +51,8 @@ pub struct Policy {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::ExecutionTimeout>))]
     pub execution_timeout: Option<u64>,
-    /// Milliseconds from the submission, after which the job is deleted, even if it runs.
+    /// Milliseconds from the submission, or from the `delay` or `runAt` of the job, after which it
+    /// is deleted, even if it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Ttl>))]
     pub ttl: Option<u64>,
@@ -59,6 +60,14 @@ pub struct Policy {
     /// ttl, until a normal job or `workersMin` starts one. False by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low_priority: Option<bool>,
+    /// The job waits for so many milliseconds before it may start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Delay>))]
+    pub delay: Option<u64>,
+    /// The time before which the job does not start, at most seven days away; in place of `delay`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::FilterTime>))]
+    pub run_at: Option<String>,
     /// How long the job is kept after its end; by default as long as the endpoint says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retention: Option<Retention>,
@@ -126,11 +135,13 @@ mod tests {
             execution_timeout: Some(5_000),
             ttl: Some(60_000),
             low_priority: Some(true),
+            delay: Some(7),
+            run_at: None,
             retention: Some(Retention { failed: Some(60_000), ..Retention::default() }),
         };
         let tags = Some(BTreeMap::from([("env".to_owned(), "prod".to_owned())]));
         let full = Submission { webhook: Some("http://h/x"), policy: Some(policy), tags, ..plain };
-        let expected = r#"{"input":{"n": 9007199254740993},"webhook":"http://h/x","policy":{"executionTimeout":5000,"ttl":60000,"lowPriority":true,"retention":{"failed":60000}},"tags":{"env":"prod"}}"#;
+        let expected = r#"{"input":{"n": 9007199254740993},"webhook":"http://h/x","policy":{"executionTimeout":5000,"ttl":60000,"lowPriority":true,"delay":7,"retention":{"failed":60000}},"tags":{"env":"prod"}}"#;
         assert_eq!(serde_json::to_string(&full).unwrap(), expected);
     }
 }

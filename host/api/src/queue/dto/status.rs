@@ -8,12 +8,14 @@ use gristmill_core::job::payload::Json;
 use gristmill_core::jobs::operations::JobDocument;
 
 use crate::answer::json::json_response;
+use crate::answer::wire_time::rfc3339;
 use crate::queue::streaming_body::StreamingBody;
 
 /// The status document, with the job's input if it is given.
 pub(crate) fn status_document(document: &JobDocument, input: Option<&Json>) -> Response {
     let reason = document.waiting_reason.as_deref();
-    let mut head = open_document(&document.record, document.read_at, reason);
+    let run_at = document.record.run_at(document.read_at).map(rfc3339);
+    let mut head = open_document(&document.record, document.read_at, reason, run_at.as_deref());
     let payloads = [(&b",\"input\":"[..], input), (b",\"output\":", document.output.as_ref())];
     let payloads = payloads.into_iter().filter_map(|(name, payload)| Some((name, payload?)));
     /// Below this a payload is copied behind the head: one write instead of three.

@@ -1,15 +1,15 @@
-//! The times at which jobs must be deleted.
+//! Jobs by a time at which something happens to them.
 
 use gristmill_core::time::Timestamp;
 
 use crate::state::order::Order;
 use crate::state::slab::JobKey;
 
-/// Every existing job, by the time of its deletion. About 8 bytes for each.
+/// Some jobs, each with one time. About 8 bytes for each.
 #[derive(Debug, Default)]
-pub(crate) struct Expiry(Order);
+pub(crate) struct Calendar(Order);
 
-impl Expiry {
+impl Calendar {
     pub(crate) fn insert(&mut self, at: Timestamp, key: JobKey) {
         let is_new = self.0.insert(at.as_millis(), key);
         debug_assert!(is_new, "a job is added once");
@@ -17,16 +17,16 @@ impl Expiry {
 
     pub(crate) fn remove(&mut self, at: Timestamp, key: JobKey) {
         let was_there = self.0.remove(at.as_millis(), key);
-        debug_assert!(was_there, "an existing job has an expiry");
+        debug_assert!(was_there, "the job has this time");
     }
 
-    /// Up to `count_max` jobs that must be deleted at `now` or before.
+    /// Up to `count_max` jobs whose time is `now` or before.
     pub(crate) fn due(&self, now: Timestamp, count_max: usize) -> Vec<JobKey> {
         let due = self.0.iter().take_while(|(at, _)| *at <= now.as_millis());
         due.map(|(_, key)| key).take(count_max).collect()
     }
 
-    /// The time of the next deletion; [`Timestamp::NEVER`] when there are no jobs.
+    /// The next time; [`Timestamp::NEVER`] when there are no jobs.
     pub(crate) fn next(&self) -> Timestamp {
         self.0.iter().next().map_or(Timestamp::NEVER, |(at, _)| Timestamp::from_millis(at))
     }
