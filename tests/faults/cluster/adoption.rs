@@ -25,6 +25,16 @@ async fn running_elsewhere(client: &Client) -> u64 {
     hosts.iter().skip(1).filter_map(|host| host["running"].as_u64()).sum()
 }
 
+/// Waits until the database has the hosts of the attempts that run. They are written some
+/// milliseconds after an attempt has begun; if the active host is killed before, its successor
+/// begins the jobs again.
+async fn until_noted(client: &Client) {
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    // It is acknowledged when all changes before it are on disk.
+    let later = json!({ "input": {}, "policy": { "delay": 600_000 } });
+    client.post("/v2/play/run", &later).await.ok();
+}
+
 /// Keeps the only sandbox of the active host busy.
 async fn occupy(host: &TestHost) -> String {
     let client = host.client();
@@ -66,6 +76,7 @@ impl OtherJobs {
             (running_elsewhere(&client).await == 3).then_some(())
         })
         .await;
+        until_noted(&client).await;
         Self { chunks, stream, call }
     }
 
@@ -174,6 +185,7 @@ async fn the_jobs_of_the_next_active_host_are_not_interrupted() {
         hosts.iter().all(|host| host["running"] == 4).then_some(())
     })
     .await;
+    until_noted(&client).await;
     one.kill9();
     until_active(&two).await;
     let client = two.client();
