@@ -13,12 +13,23 @@ use crate::ClientError;
 /// The host's answer: a document of the type `T`, and its text.
 pub struct Answer<T> {
     text: Bytes,
+    ignored_policy: Option<String>,
     document: PhantomData<fn() -> T>,
 }
 
 impl<T> Answer<T> {
     pub(crate) fn new(text: Bytes) -> Self {
-        Self { text, document: PhantomData }
+        Self { text, ignored_policy: None, document: PhantomData }
+    }
+
+    pub(crate) fn with_ignored_policy(self, ignored_policy: Option<String>) -> Self {
+        Self { ignored_policy, ..self }
+    }
+
+    /// The members of the submission's policy that the host does not know: it may be older than
+    /// this client. Separated by commas.
+    pub fn ignored_policy(&self) -> Option<&str> {
+        self.ignored_policy.as_deref()
     }
 
     /// The document as the host sent it.
@@ -50,7 +61,7 @@ impl<T> Answer<T> {
 
 impl<T> Clone for Answer<T> {
     fn clone(&self) -> Self {
-        Self::new(self.text.clone())
+        Self::new(self.text.clone()).with_ignored_policy(self.ignored_policy.clone())
     }
 }
 

@@ -263,7 +263,10 @@ impl Client {
 
     async fn send_once<T>(&self, request: RequestBuilder) -> Result<Answer<T>, ClientError> {
         let response = self.open_once(request).await?;
-        self.read(response).await.map(Answer::new)
+        let ignored = response.headers().get("x-ignored-policy");
+        let ignored = ignored.and_then(|names| names.to_str().ok()).map(str::to_owned);
+        let text = self.read(response).await?;
+        Ok(Answer::new(text).with_ignored_policy(ignored))
     }
 
     /// Sends a call whose answer must begin within `patience`; its body is read later.

@@ -93,7 +93,10 @@ pub const CRASHES_MAX: u8 = 3;
 pub const LOSSES_MAX: u8 = 10;
 
 /// Earlier attempts of a job that was queued again: its timeline has the newest of them.
-pub const PAST_ATTEMPTS_MAX: usize = 8;
+pub const PAST_ATTEMPTS_MAX: usize = 32;
+
+/// Bytes that are kept of the error of an earlier attempt.
+pub const PAST_ERROR_BYTES_MAX: usize = 64;
 
 /// How long an attempt may continue after a cancel, in milliseconds, so that a handler can see
 /// `cancelled` and end in order. The job itself is CANCELLED at once.

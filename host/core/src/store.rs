@@ -14,6 +14,7 @@ use crate::job::record::{
     JobRecord, Lease, LeftAttempt, NewJob, Outcome, StreamPosition,
 };
 use crate::job::retention::HistoryMax;
+use crate::job::retry::FailedAttempt;
 use crate::job::state::{JobStatus, ReleaseCause};
 use crate::metrics::instruments::DurationTotals;
 pub use crate::store_error::{OwnerQuota, StoreError, StoreFull};
@@ -105,6 +106,17 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
         metered: Metered,
     ) -> Result<Fenced, StoreError>;
 
+    /// Ends an attempt that failed. If the [rule](FailedAttempt::decide) of the job permits another
+    /// one, the job waits for it and the attempt's usage is billed: both are on disk together, or
+    /// neither is. Otherwise the caller [finishes](Self::finish_deferred) the job. Waits neither
+    /// for the store's buffer nor for the disk.
+    async fn try_again(
+        &self,
+        lease: Lease,
+        failed: &FailedAttempt,
+        metered: &Metered,
+    ) -> Result<TriedAgain, StoreError>;
+
     /// Bills the last attempt of a job that has no result. Must be called once for it. Waits only
     /// while the store's buffer is full, not for the disk. The
     /// [usage](crate::job::record::JobRecord::usage) of a cancelled job includes the attempt from
@@ -156,8 +168,9 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
         id: JobId,
     ) -> Result<Option<JobStatus>, StoreError>;
 
-    /// Queues a FAILED or TIMED_OUT job again, with its input and without its result. The ttl goes
-    /// on from the submission. `waiting_jobs_max` is the endpoint's own bound of jobs that wait.
+    /// Queues a FAILED or TIMED_OUT job again, with its input and without its result. Its failed
+    /// attempts do not count any more. The ttl goes on from the submission. `waiting_jobs_max` is
+    /// the endpoint's own bound of jobs that wait.
     ///
     /// # Errors
     /// At the bounds of the endpoint's queue and payloads, those of [`submit`](Self::submit); the
@@ -296,6 +309,18 @@ pub enum Fenced {
     Applied,
     /// The lease is not the current one any more: the job was cancelled, timed out, deleted, or
     /// claimed again. Nothing has changed.
+    Stale,
+}
+
+/// What follows a failed attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum TriedAgain {
+    /// The job waits for its next attempt.
+    Queued,
+    /// The job is to end.
+    Ends,
+    /// The lease is not the current one any more. Nothing has changed.
     Stale,
 }
 

@@ -10,14 +10,15 @@ use gristmill_core::deploy::endpoint::{Deployment, EndpointType};
 use gristmill_core::id::{EndpointId, OwnerId, WorkerId};
 use gristmill_core::job::loss::HostLoss;
 use gristmill_core::job::payload::Json;
-use gristmill_core::job::record::{ClaimedJob, Lease, LeftAttempt, Outcome, S3Config};
+use gristmill_core::job::record::{ClaimedJob, Lease, LeftAttempt, Outcome, PastAttempt, S3Config};
+use gristmill_core::job::retry::{FailedAttempt, FailureKind};
 use gristmill_core::job::state::ReleaseCause;
 use gristmill_core::jobs::handler_calls::Caller;
 use gristmill_core::limits::ERROR_BYTES_MAX;
 use gristmill_core::metrics::endpoint::FinishedAs;
 use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptKey, AttemptReport, Reservation};
 use gristmill_core::signals::event_notice::JobEventNotice;
-use gristmill_core::store::{Fenced, StoreError};
+use gristmill_core::store::{Fenced, StoreError, TriedAgain};
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::TraceContext;
 use tokio_util::sync::CancellationToken;
@@ -127,6 +128,7 @@ async fn perform(
     let HeldJob { lease, number, began, waited_us, ttl_at, bytes_in, .. } = job;
     let endpoint = deployment.endpoint.id.clone();
     let template = deployment.endpoint.template.clone();
+    let endpoint_rule = deployment.endpoint.settings.retry;
     let remaining_ms = ttl_at.millis_since(began);
     let timeout_ms =
         job.execution_timeout_ms.unwrap_or(deployment.endpoint.settings.execution_timeout_ms);
@@ -176,11 +178,13 @@ async fn perform(
     shared.signals.notify_job_event(EndpointType::Queue, lease.job, ended);
     let ending = match report.end {
         AttemptEnd::Returned(output) => {
-            Ending::Result(Outcome::Completed(output), FinishedAs::Completed)
+            Ending::Result(Outcome::Completed(output), FinishedAs::Completed, None)
         }
-        AttemptEnd::Failed { reason, error } => {
-            Ending::Result(sink.failed(cut(error)), FinishedAs::Failed(reason))
-        }
+        AttemptEnd::Failed { reason, error } => Ending::Result(
+            sink.failed(cut(error)),
+            FinishedAs::Failed(reason),
+            Some(FailureKind::from(reason)),
+        ),
         // The ttl deletes the job; there is no result to store. If the clock was set back
         // meanwhile, the ttl lasts on.
         AttemptEnd::DeadlineReached
@@ -188,7 +192,10 @@ async fn perform(
         {
             Ending::Unwanted
         }
-        AttemptEnd::DeadlineReached => Ending::Result(Outcome::TimedOut, FinishedAs::TimedOut),
+        AttemptEnd::DeadlineReached => {
+            let kind = Some(FailureKind::Timeout);
+            Ending::Result(Outcome::TimedOut, FinishedAs::TimedOut, kind)
+        }
         AttemptEnd::Stopped => release(shared, lease, ReleaseCause::Stopped).await,
         AttemptEnd::NoMemory => release(shared, lease, ReleaseCause::NoMemory).await,
         AttemptEnd::HostLost(loss) => host_lost(shared, lease, loss).await,
@@ -196,8 +203,8 @@ async fn perform(
         AttemptEnd::Left => return,
     };
     let output_bytes = match &ending {
-        Ending::Result(Outcome::Completed(output), _) => output.len(),
-        Ending::Result(outcome, _) => outcome.partial_output().map_or(0, Json::len),
+        Ending::Result(Outcome::Completed(output), ..) => output.len(),
+        Ending::Result(outcome, ..) => outcome.partial_output().map_or(0, Json::len),
         Ending::Unwanted => 0,
         Ending::WaitsAgain => {
             sink.incarnation().metrics().requeued();
@@ -208,9 +215,27 @@ async fn perform(
     let bytes_out = sink.chunk_bytes() + output_bytes as u64;
     let metered = report.usage.metered(template, bytes_in, bytes_out);
     let unwanted = match ending {
-        Ending::Result(outcome, finished) => {
-            let counted = || sink.incarnation().metrics().finished(finished);
-            store_result(shared, lease, outcome, metered, counted).await
+        Ending::Result(outcome, finished, failure) => {
+            let failed = failure.map(|kind| FailedAttempt {
+                kind,
+                // The store keeps no more of it.
+                error: PastAttempt::beginning(outcome.error().unwrap_or_default()).to_owned(),
+                // No handler has a wish yet.
+                wish: None,
+                endpoint_rule,
+                random: rand::random(),
+            });
+            match try_again(shared, lease, failed, &metered).await {
+                TriedAgain::Queued => {
+                    sink.incarnation().metrics().requeued();
+                    None
+                }
+                TriedAgain::Stale => Some(metered),
+                TriedAgain::Ends => {
+                    let counted = || sink.incarnation().metrics().finished(finished);
+                    store_result(shared, lease, outcome, metered, counted).await
+                }
+            }
         }
         Ending::Unwanted => Some(metered),
         Ending::WaitsAgain => None,
@@ -225,8 +250,9 @@ async fn perform(
 
 /// The meaning of an attempt's end for its job.
 enum Ending {
-    /// It is the job's result, and counts so.
-    Result(Outcome, FinishedAs),
+    /// It is the job's result, and counts so. After a failure of this kind the job may run again
+    /// instead.
+    Result(Outcome, FinishedAs, Option<FailureKind>),
     /// The job was cancelled or deleted meanwhile.
     Unwanted,
     /// The job runs again.
@@ -263,6 +289,23 @@ async fn host_lost(shared: &Shared, lease: Lease, loss: HostLoss) -> Ending {
         Err(error) => warn!(job.id = %lease.job, %error, "job cannot be queued again: {error}"),
     }
     Ending::WaitsAgain
+}
+
+/// Lets the job wait for another attempt, if this one failed and the rule of the job permits that.
+async fn try_again(
+    shared: &Shared,
+    lease: Lease,
+    failed: Option<FailedAttempt>,
+    metered: &Metered,
+) -> TriedAgain {
+    let Some(failed) = failed else { return TriedAgain::Ends };
+    let tried = shared.store.try_again(lease, &failed, metered).await;
+    tried.unwrap_or_else(|error| {
+        if error != StoreError::Closed {
+            warn!(job.id = %lease.job, %error, "job cannot be queued again: {error}");
+        }
+        TriedAgain::Ends
+    })
 }
 
 /// Waits for the attempt's end. Meanwhile passes progress on, and stops the attempt when its job

@@ -239,6 +239,7 @@ impl Bench {
             ttl_ms: 3_600_000,
             low_priority,
             start: Start::Now,
+            retry: None,
         };
         self.submit_with(script, policy).await
     }
@@ -522,6 +523,7 @@ async fn a_job_that_outlives_its_ttl_on_a_clock_that_is_set_back_times_out() {
         ttl_ms: 10_000,
         low_priority: false,
         start: Start::Now,
+        retry: None,
     };
     // Its handler ends at the deadline although the store's clock has not reached the ttl.
     let id = bench.submit_with("time out", policy).await;

@@ -75,6 +75,7 @@ fn new_job(endpoint: EndpointId) -> NewJob {
             ttl_ms: 60_000,
             low_priority: false,
             start: Start::Now,
+            retry: None,
         },
         retention: Retention::by_default(60_000),
         may_linger: false,

@@ -6,18 +6,19 @@ use std::sync::Arc;
 
 use crate::support::fixture::{Fixture, contract};
 use crate::support::{
-    START, chunk, endpoint, job, json, low_priority, open_with, settings, stream_position, submit,
-    with_small_segments, worker,
+    START, chunk, endpoint, job, json, low_priority, metered, open_with, settings, stream_position,
+    submit, with_small_segments, worker,
 };
 use gristmill_core::catalog::CatalogStore as _;
 use gristmill_core::id::JobId;
 use gristmill_core::job::record::{JobRecord, Outcome, PastAttempt, RequeueCause};
+use gristmill_core::job::retry::{FailedAttempt, FailureKind, Retry, RetryWish};
 use gristmill_core::job::state::{Claim, JobStatus, ReleaseCause};
 use gristmill_core::jobs::timeline::Timeline;
-use gristmill_core::limits::{PARTIAL_OUTPUT_BYTES_MAX, PAST_ATTEMPTS_MAX};
+use gristmill_core::limits::{PARTIAL_OUTPUT_BYTES_MAX, PAST_ATTEMPTS_MAX, PAST_ERROR_BYTES_MAX};
 use gristmill_core::signals::Signals;
-use gristmill_core::store::{Fenced, JobStore, RetryAnswer};
-use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_core::store::{Fenced, JobStore, RetryAnswer, TriedAgain};
+use gristmill_core::time::{Clock as _, ManualClock, Timestamp};
 use gristmill_store::{Settings, Store};
 use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 use tempfile::TempDir;
@@ -30,6 +31,8 @@ contract!(
     each_attempt_has_a_read_position_of_its_own,
     earlier_attempts_are_recorded_with_their_ends,
     the_newest_of_many_attempts_are_recorded,
+    a_failed_attempt_is_repeated_as_the_rule_says,
+    a_rule_of_the_submission_counts_before_that_of_the_endpoint,
 );
 
 /// The times in milliseconds since the start, and the end.
@@ -90,6 +93,75 @@ async fn the_newest_of_many_attempts_are_recorded(t: Fixture) {
     assert_eq!(record.past_attempts.len(), PAST_ATTEMPTS_MAX);
     assert_eq!(times(&record.past_attempts)[0], ([3_000; 3], RequeueCause::Failed));
     assert_eq!(Timeline::of(&record, &[]).attempts_omitted, 3);
+}
+
+/// A failure of the handler on an endpoint with this number of attempts, each 1 s after a failure.
+fn failure(max_attempts: u32) -> FailedAttempt {
+    let rule = Retry { max_attempts, jitter: 0, factor: 1, ..Retry::default() };
+    let kind = FailureKind::Error;
+    FailedAttempt { kind, error: "no".repeat(50), wish: None, endpoint_rule: rule, random: 0 }
+}
+
+async fn a_failed_attempt_is_repeated_as_the_rule_says(t: Fixture) {
+    let a = endpoint("a");
+    let id = t.submit("a").await;
+    for failures in 1..=2 {
+        let lease = t.claim("a").await.lease;
+        let _ = t.store.append_chunks(lease, vec![chunk("1")]).await.unwrap();
+        let tried = t.store.try_again(lease, &failure(3), &metered("t")).await;
+        assert_eq!(tried, Ok(TriedAgain::Queued));
+        let early = t.store.claim(&a, &worker("w")).await.unwrap();
+        assert!(early.is_none(), "before its time");
+        let tried = t.store.try_again(lease, &failure(3), &metered("t")).await;
+        assert_eq!(tried, Ok(TriedAgain::Stale));
+        t.flush().await;
+        let record = t.record("a", id).await.unwrap();
+        assert_eq!((record.status, record.retries), (JobStatus::InQueue, failures));
+        assert_eq!((record.chunk_count, record.usage.billed.jobs), (0, failures.into()));
+        let past = record.past_attempts.last().unwrap();
+        assert_eq!(past.end, RequeueCause::AttemptFailed);
+        assert_eq!(past.error, Some("no".repeat(PAST_ERROR_BYTES_MAX / 2)));
+        assert_eq!(record.run_at(t.clock.now()), Some(t.clock.now().plus_millis(1_000)));
+        t.clock.advance(1_000);
+        assert_eq!(t.store.fire_due(), Ok(Timestamp::NEVER));
+    }
+    assert_eq!(t.store.counts(&a).await.unwrap().retried, 2);
+    let lease = t.claim("a").await.lease;
+    assert_eq!(t.store.release(lease, ReleaseCause::Stopped).await, Ok(Fenced::Applied));
+    let lease = t.claim("a").await.lease;
+    let tried = t.store.try_again(lease, &failure(3), &metered("t")).await;
+    assert_eq!(tried, Ok(TriedAgain::Ends));
+    assert_eq!(t.store.finish(lease, Outcome::Failed("end".into())).await, Ok(Fenced::Applied));
+    let record = t.record("a", id).await.unwrap();
+    assert_eq!((record.status, record.is_exhausted), (JobStatus::Failed, true));
+    // A client's retry begins anew.
+    assert_eq!(t.store.retry(&a, id, None).await, Ok(RetryAnswer::Queued));
+    let lease = t.claim("a").await.lease;
+    let tried = t.store.try_again(lease, &failure(3), &metered("t")).await;
+    assert_eq!(tried, Ok(TriedAgain::Queued));
+    assert!(!t.record("a", id).await.unwrap().is_exhausted);
+}
+
+async fn a_rule_of_the_submission_counts_before_that_of_the_endpoint(t: Fixture) {
+    let mut new = job("a");
+    new.policy.retry = Some(Retry { initial_delay_ms: 7, ..failure(2).endpoint_rule });
+    let id = t.submit_job(new).await;
+    let try_again = async || {
+        let lease = t.claim("a").await.lease;
+        (lease, t.store.try_again(lease, &failure(1), &metered("t")).await)
+    };
+    assert_eq!(try_again().await.1, Ok(TriedAgain::Queued));
+    let run_at = t.record("a", id).await.unwrap().run_at(t.clock.now());
+    assert_eq!(run_at, Some(t.clock.now().plus_millis(7)));
+    t.clock.advance(7);
+    assert_eq!(t.store.fire_due(), Ok(Timestamp::NEVER));
+    let (lease, tried) = try_again().await;
+    assert_eq!(tried, Ok(TriedAgain::Ends));
+    let never = FailedAttempt { wish: Some(RetryWish::Never), ..failure(9) };
+    assert_eq!(t.store.try_again(lease, &never, &metered("t")).await, Ok(TriedAgain::Ends));
+    assert_eq!(t.store.finish(lease, Outcome::Failed("end".into())).await, Ok(Fenced::Applied));
+    let record = t.record("a", id).await.unwrap();
+    assert!(!record.is_exhausted, "the handler did not want another attempt");
 }
 
 async fn the_read_position_only_grows(t: Fixture) {

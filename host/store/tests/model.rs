@@ -21,6 +21,7 @@ use gristmill_core::job::loss::HostLoss;
 use gristmill_core::job::record::{
     CallStep, Demand, HostProcess, Lease, LeftAttempt, NewJob, Outcome, S3Config,
 };
+use gristmill_core::job::retry::{FailedAttempt, FailureKind, Retry, RetryWish};
 use gristmill_core::job::state::ReleaseCause;
 use gristmill_core::job::tags::{Tag, Tags};
 use gristmill_core::signals::Signals;
@@ -49,6 +50,7 @@ enum Op {
         delay_ms: u64,
         idempotency: Option<(u8, u8)>,
         is_large: bool,
+        has_rule: bool,
     },
     Claim {
         endpoint: usize,
@@ -66,6 +68,12 @@ enum Op {
         outcome: u8,
         is_metered: bool,
         template: usize,
+    },
+    Fail {
+        lease: usize,
+        max_attempts: u32,
+        wish: Option<u64>,
+        kind: usize,
     },
     Bill {
         lease: usize,
@@ -144,9 +152,9 @@ fn op() -> impl Strategy<Value = Op> {
     let delay_ms = prop_oneof![3 => Just(0), 1 => 1..20_000_u64];
     let idempotency = prop::option::of((0..3_u8, 0..2_u8));
     prop_oneof![
-        6 => (endpoint.clone(), any::<[bool; 3]>(), ttl_ms, delay_ms, idempotency).prop_map(
-            |(endpoint, [is_low, is_sync, is_large], ttl_ms, delay_ms, idempotency)| {
-                Op::Submit { endpoint, is_low, is_sync, ttl_ms, delay_ms, idempotency, is_large }
+        6 => (endpoint.clone(), any::<[bool; 4]>(), ttl_ms, delay_ms, idempotency).prop_map(
+            |(endpoint, [is_low, is_sync, is_large, has_rule], ttl_ms, delay_ms, idempotency)| {
+                Op::Submit { endpoint, is_low, is_sync, ttl_ms, delay_ms, idempotency, is_large, has_rule }
             }
         ),
         6 => (endpoint.clone(), 0..4_usize)
@@ -157,6 +165,9 @@ fn op() -> impl Strategy<Value = Op> {
             |(lease, outcome, is_metered, template)| {
                 Op::Finish { lease, outcome, is_metered, template }
             }
+        ),
+        6 => (lease.clone(), 1..4_u32, prop::option::of(0..9_000_u64), 0..4_usize).prop_map(
+            |(lease, max_attempts, wish, kind)| Op::Fail { lease, max_attempts, wish, kind }
         ),
         2 => (lease.clone(), endpoint.clone(), 0..TEMPLATES.len(), 0..5_000_u64).prop_map(
             |(lease, endpoint, template, wall_ms)| Op::Bill { lease, endpoint, template, wall_ms }
@@ -370,7 +381,16 @@ impl Pair {
                 self.clock.advance(*ms);
                 return;
             }
-            Op::Submit { endpoint, is_low, is_sync, ttl_ms, delay_ms, idempotency, is_large } => {
+            Op::Submit {
+                endpoint,
+                is_low,
+                is_sync,
+                ttl_ms,
+                delay_ms,
+                idempotency,
+                is_large,
+                has_rule,
+            } => {
                 let name = ENDPOINTS[*endpoint];
                 let job = if *is_sync { sync_job(name) } else { job(name) };
                 let job = if *is_low { low_priority(job) } else { job };
@@ -385,7 +405,8 @@ impl Pair {
                 let pairs = [("third", (number % 3).to_string()), ("n", number.to_string())];
                 let tags = Tags::new(pairs.into_iter().take(number % 4)).unwrap();
                 let job = NewJob { input, idempotency, s3_config, tags, ..job };
-                let job = delayed(with_ttl(job, *ttl_ms), *delay_ms);
+                let mut job = delayed(with_ttl(job, *ttl_ms), *delay_ms);
+                job.policy.retry = has_rule.then(|| rule(2, 4_000));
                 self.jobs.push((job.endpoint.clone(), job.id));
                 both(self, async |store| format!("{:?}", store.submit(job.clone()).await)).await
             }
@@ -457,6 +478,26 @@ impl Pair {
                 } else {
                     format!("{:?}", store.finish(lease, outcome).await)
                 }
+            }
+            Op::Fail { lease, max_attempts, wish, kind } => {
+                let Some(lease) = lease_at(lease) else { return String::new() };
+                let kinds = [
+                    FailureKind::Error,
+                    FailureKind::InvalidInput,
+                    FailureKind::Timeout,
+                    FailureKind::OutOfMemory,
+                ];
+                let failed = FailedAttempt {
+                    kind: kinds[kind],
+                    error: "no".repeat(50),
+                    wish: wish.map(|ms| match ms {
+                        0..1_000 => RetryWish::Never,
+                        ms => RetryWish::After(ms),
+                    }),
+                    endpoint_rule: rule(max_attempts, 1_000),
+                    random: 1 << 31,
+                };
+                format!("{:?}", store.try_again(lease, &failed, &metered(0)).await)
             }
             Op::Release { lease } => {
                 let Some(lease) = lease_at(lease) else { return String::new() };
@@ -603,6 +644,10 @@ async fn tagged(store: &dyn JobStore, third: &str) -> String {
             return format!("{jobs:?}");
         }
     }
+}
+
+fn rule(max_attempts: u32, initial_delay_ms: u64) -> Retry {
+    Retry { max_attempts, initial_delay_ms, out_of_memory: true, ..Retry::default() }
 }
 
 fn metered(template: usize) -> Metered {

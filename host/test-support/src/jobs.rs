@@ -21,6 +21,7 @@ pub fn new_job(shard: ShardId, owner: OwnerId, endpoint: EndpointId) -> NewJob {
             ttl_ms: 86_400_000,
             low_priority: false,
             start: Start::Now,
+            retry: None,
         },
         retention: Retention::by_default(60_000),
         webhook: None,

@@ -29,6 +29,7 @@ pub mod management;
 mod metering;
 pub mod queue;
 mod registry_host;
+mod retry;
 #[cfg(feature = "openapi")]
 pub mod schema;
 mod scope;
@@ -42,4 +43,5 @@ pub use host_pattern::{HostPattern, InvalidHostPattern};
 pub use job_status::{JobStatus, UnknownStatus};
 pub use metering::Metering;
 pub use registry_host::{InvalidRegistryHost, RegistryHost};
+pub use retry::{Retry, RetryInput};
 pub use scope::Scope;

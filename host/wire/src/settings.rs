@@ -262,7 +262,7 @@ macro_rules! settings {
             ///
             /// # Errors
             /// For the first field with a value that it cannot have; the settings are useless then.
-            fn take(&mut self, given: $input) -> Result<(), InvalidField> {
+            pub(crate) fn take(&mut self, given: $input) -> Result<(), InvalidField> {
                 let name = $crate::settings::camel_case;
                 $(if let Some(given) = given.$number {
                     let (field, bounds) = (name(stringify!($number)), Self::$number_bounds);

@@ -58,6 +58,7 @@ mod registry_fetch;
 mod registry_foreign;
 mod registry_rules;
 mod retention;
+mod retries;
 mod reuse;
 mod samples;
 mod sandbox;

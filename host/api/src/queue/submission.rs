@@ -1,9 +1,12 @@
 //! The body of `/run` and `/runsync`: every field is checked, and named when it is wrong. Unknown
 //! keys, and values that are null, are ignored.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::Response;
 use bytes::Bytes;
 use gristmill_control::ControlError;
 use gristmill_core::id::OwnerId;
@@ -20,6 +23,7 @@ use gristmill_core::limits::{
 use gristmill_core::trace::TraceContext;
 use gristmill_core::webhook::delivery::{ReceiverRefused, WebhookReceivers};
 use gristmill_json_schema::is_nested_deeper;
+use gristmill_wire::RetryInput;
 use gristmill_wire::settings::check_text;
 use gristmill_wire::whole_number::WholeNumber;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
@@ -29,6 +33,15 @@ use serde_json::value::RawValue;
 use crate::answer::error::ApiError;
 use crate::request::time::parse_time;
 
+/// Most members of a policy, also of those that are ignored.
+const POLICY_MEMBERS_MAX: usize = 32;
+
+/// Most characters of the name of an ignored member that an answer repeats.
+const IGNORED_NAME_CHARS_MAX: usize = 40;
+
+/// Names the members of a policy that the host does not know.
+const IGNORED_POLICY: HeaderName = HeaderName::from_static("x-ignored-policy");
+
 /// The content of a submission.
 #[derive(Debug)]
 pub(crate) struct Submission {
@@ -37,6 +50,7 @@ pub(crate) struct Submission {
     policy: PolicyRequest,
     s3_config: Option<Arc<S3Config>>,
     tags: Option<Tags>,
+    ignored: IgnoredPolicy,
 }
 
 impl Submission {
@@ -51,6 +65,11 @@ impl Submission {
         receivers.check(url).map_err(refused)
     }
 
+    /// The members of its policy that do not exist.
+    pub(crate) fn take_ignored(&mut self) -> IgnoredPolicy {
+        std::mem::take(&mut self.ignored)
+    }
+
     /// The request of `owner` with this body.
     pub(crate) fn into_request(
         self,
@@ -59,7 +78,7 @@ impl Submission {
         idempotency: Option<Idempotency>,
         trace: Option<TraceContext>,
     ) -> SubmitRequest {
-        let Self { input, webhook, policy, s3_config, tags } = self;
+        let Self { input, webhook, policy, s3_config, tags, ignored: _ } = self;
         SubmitRequest { owner, input, policy, webhook, s3_config, mode, idempotency, tags, trace }
     }
 }
@@ -81,27 +100,9 @@ struct Body<'a> {
     tags: Option<&'a RawValue>,
 }
 
-/// Those of [`gristmill_wire::queue::Policy`].
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct PolicyBody<'a> {
-    #[serde(borrow)]
-    execution_timeout: Option<&'a RawValue>,
-    #[serde(borrow)]
-    ttl: Option<&'a RawValue>,
-    #[serde(borrow)]
-    low_priority: Option<&'a RawValue>,
-    #[serde(borrow)]
-    delay: Option<&'a RawValue>,
-    #[serde(borrow)]
-    run_at: Option<&'a RawValue>,
-    #[serde(borrow)]
-    retention: Option<&'a RawValue>,
-}
-
 /// Those of [`gristmill_wire::queue::Retention`].
 #[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RetentionBody<'a> {
     #[serde(borrow)]
     completed: Option<&'a RawValue>,
@@ -156,12 +157,14 @@ pub(crate) fn parse(body: &Bytes) -> Result<Submission, ApiError> {
         )));
     }
     let webhook = optional(fields.webhook, "webhook", "a string")?;
+    let PolicyPart { policy, ignored } = policy(fields.policy)?;
     Ok(Submission {
         input: Json::from_raw_part(body, input),
         webhook: webhook.map(check_webhook).transpose()?,
-        policy: policy(fields.policy)?,
+        policy,
         s3_config: s3_config(fields.s3_config)?.map(Arc::new),
         tags: tags(fields.tags)?,
+        ignored,
     })
 }
 
@@ -212,18 +215,36 @@ fn check_webhook(text: String) -> Result<String, ApiError> {
     }
 }
 
-fn policy(raw: Option<&RawValue>) -> Result<PolicyRequest, ApiError> {
-    const MILLISECONDS: &str = "an integer number of milliseconds";
-    let body: PolicyBody<'_> = optional_object(raw, "policy")?.unwrap_or_default();
+/// The parts of `policy`.
+struct PolicyPart {
+    policy: PolicyRequest,
+    ignored: IgnoredPolicy,
+}
+
+fn policy(raw: Option<&RawValue>) -> Result<PolicyPart, ApiError> {
+    let given: Option<Members<'_, POLICY_MEMBERS_MAX>> = optional_object(raw, "policy")?;
+    if given.as_ref().is_some_and(|given| given.is_more) {
+        return Err(ApiError::bad_request(format!(
+            "`policy` must have at most {POLICY_MEMBERS_MAX} members"
+        )));
+    }
+    let mut members = BTreeMap::new();
+    for (name, value) in given.map(|given| given.pairs).into_iter().flatten() {
+        if members.contains_key(&name) {
+            return Err(ApiError::bad_request(format!("`policy`: duplicate field `{name}`")));
+        }
+        members.insert(name, value);
+    }
+    let mut take = |name| members.remove(name);
     let whole = |raw, field| -> Result<Option<i128>, ApiError> {
-        let value: Option<WholeNumber> = optional(raw, field, MILLISECONDS)?;
+        let value: Option<WholeNumber> = optional(raw, field, "an integer number of milliseconds")?;
         Ok(value.map(|WholeNumber(ms)| ms))
     };
     // A negative number is out of bounds like 0; the bounds are checked with the policy.
     let saturated = |ms: i128| u64::try_from(ms.max(0)).unwrap_or(u64::MAX);
     let millis = |raw, field| Ok::<_, ApiError>(whole(raw, field)?.map(saturated));
-    let run_at: Option<String> = optional(body.run_at, "policy.runAt", "a string")?;
-    let start = match (whole(body.delay, "policy.delay")?, run_at) {
+    let run_at: Option<String> = optional(take("runAt"), "policy.runAt", "a string")?;
+    let start = match (whole(take("delay"), "policy.delay")?, run_at) {
         (None, None) => Start::Now,
         // 0 is within the bounds of a delay.
         (Some(..0), None) => {
@@ -237,18 +258,66 @@ fn policy(raw: Option<&RawValue>) -> Result<PolicyRequest, ApiError> {
         }
     };
     let kept: RetentionBody<'_> =
-        optional_object(body.retention, "policy.retention")?.unwrap_or_default();
-    Ok(PolicyRequest {
-        execution_timeout_ms: millis(body.execution_timeout, "policy.executionTimeout")?,
-        ttl_ms: millis(body.ttl, "policy.ttl")?,
-        low_priority: optional(body.low_priority, "policy.lowPriority", "true or false")?,
+        optional_object(take("retention"), "policy.retention")?.unwrap_or_default();
+    let policy = PolicyRequest {
+        execution_timeout_ms: millis(take("executionTimeout"), "policy.executionTimeout")?,
+        ttl_ms: millis(take("ttl"), "policy.ttl")?,
+        low_priority: optional(take("lowPriority"), "policy.lowPriority", "true or false")?,
         start,
+        retry: retry(take("retry"))?,
         retention: ChosenRetention {
             completed_ms: millis(kept.completed, "policy.retention.completed")?,
             failed_ms: millis(kept.failed, "policy.retention.failed")?,
             cancelled_ms: millis(kept.cancelled, "policy.retention.cancelled")?,
         },
+    };
+    let is_strict = optional(take("strict"), "policy.strict", "true or false")?.unwrap_or(false);
+    let ignored = IgnoredPolicy::of(members.keys());
+    match &ignored.0 {
+        Some(names) if is_strict => Err(ApiError::bad_request(format!(
+            "`policy` has no member `{}`; leave it out, or `policy.strict`",
+            String::from_utf8_lossy(names.as_bytes())
+        ))),
+        _ => Ok(PolicyPart { policy, ignored }),
+    }
+}
+
+/// The rule of retries; an error names its field.
+fn retry(raw: Option<&RawValue>) -> Result<Option<RetryInput>, ApiError> {
+    const FIELD: &str = "policy.retry";
+    let Some(rule) = optional_object::<&RawValue>(raw, FIELD)? else { return Ok(None) };
+    let mut reader = serde_json::Deserializer::from_str(rule.get());
+    let read = serde_path_to_error::deserialize(&mut reader);
+    read.map(Some).map_err(|error| {
+        let path = error.path().to_string();
+        let field = if path == "." { FIELD.to_owned() } else { format!("{FIELD}.{path}") };
+        ApiError::bad_request(format!("`{field}`: {}", error.inner()))
     })
+}
+
+/// Names of members of a policy that do not exist, for the header `X-Ignored-Policy`.
+#[derive(Debug, Default)]
+pub(crate) struct IgnoredPolicy(Option<HeaderValue>);
+
+impl IgnoredPolicy {
+    fn of<'a>(names: impl Iterator<Item = &'a String>) -> Self {
+        let readable = |name: &String| -> String {
+            let is_plain =
+                |letter: &char| letter.is_ascii_alphanumeric() || "_-.".contains(*letter);
+            let plain = |letter| if is_plain(&letter) { letter } else { '?' };
+            name.chars().take(IGNORED_NAME_CHARS_MAX).map(plain).collect()
+        };
+        let names: Vec<String> = names.map(readable).collect();
+        let text = (!names.is_empty()).then(|| names.join(", "));
+        Self(text.and_then(|text| HeaderValue::try_from(text).ok()))
+    }
+
+    /// Adds the header, if there are such members.
+    pub(crate) fn add_header(self, response: &mut Response) {
+        if let Some(names) = self.0 {
+            response.headers_mut().insert(IGNORED_POLICY, names);
+        }
+    }
 }
 
 fn s3_config(raw: Option<&RawValue>) -> Result<Option<S3Config>, ApiError> {
@@ -269,7 +338,8 @@ fn s3_config(raw: Option<&RawValue>) -> Result<Option<S3Config>, ApiError> {
 }
 
 fn tags(raw: Option<&RawValue>) -> Result<Option<Tags>, ApiError> {
-    let Some(TagPairs { pairs, is_more }) = optional_object(raw, "tags")? else { return Ok(None) };
+    let given: Option<Members<'_, TAGS_MAX>> = optional_object(raw, "tags")?;
+    let Some(Members { pairs, is_more }) = given else { return Ok(None) };
     let refused = |error: InvalidTags| ApiError::bad_request(error.to_string());
     if is_more {
         return Err(refused(InvalidTags::Count));
@@ -286,18 +356,18 @@ fn tags(raw: Option<&RawValue>) -> Result<Option<Tags>, ApiError> {
     Tags::new(texts).map_err(refused)
 }
 
-/// The members of an object, in their order: as many as a job may have tags.
-struct TagPairs<'a> {
+/// The members of an object, in their order: at most `MAX`.
+struct Members<'a, const MAX: usize> {
     pairs: Vec<(String, &'a RawValue)>,
     is_more: bool,
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for TagPairs<'a> {
+impl<'de: 'a, 'a, const MAX: usize> Deserialize<'de> for Members<'a, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
+        struct Read<const MAX: usize>;
 
-        impl<'de> Visitor<'de> for Members {
-            type Value = TagPairs<'de>;
+        impl<'de, const MAX: usize> Visitor<'de> for Read<MAX> {
+            type Value = Members<'de, MAX>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
@@ -305,7 +375,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for TagPairs<'a> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut pairs = Vec::new();
-                while pairs.len() < TAGS_MAX
+                while pairs.len() < MAX
                     && let Some(pair) = map.next_entry()?
                 {
                     pairs.push(pair);
@@ -314,11 +384,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for TagPairs<'a> {
                 while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {
                     is_more = true;
                 }
-                Ok(TagPairs { pairs, is_more })
+                Ok(Members { pairs, is_more })
             }
         }
 
-        deserializer.deserialize_map(Members)
+        deserializer.deserialize_map(Read::<MAX>)
     }
 }
 

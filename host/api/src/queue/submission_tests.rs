@@ -32,10 +32,12 @@ fn texts_may_be_as_long_as_their_bounds() {
 async fn mistakes_are_named() {
     let long_webhook = with_webhook(WEBHOOK_URL_BYTES_MAX + 1);
     let long_bucket = with_bucket(S3_FIELD_CHARS_MAX + 1);
-    let many: std::collections::BTreeMap<_, _> = (0..1_000).map(|n| (n.to_string(), "")).collect();
+    let many: BTreeMap<_, _> = (0..1_000).map(|n| (n.to_string(), "")).collect();
     let many_tags = serde_json::json!({ "input": {}, "tags": many }).to_string();
     let large = "x".repeat(9_000_000);
     let large_tags = format!(r#"{{"input":{{}},"tags":{{"a":"{large}"}}}}"#);
+    let members: Vec<_> = (0..33).map(|n| format!("\"m{n}\":0")).collect();
+    let large_policy = format!(r#"{{"input":{{}},"policy":{{{}}}}}"#, members.join(","));
     let large_key = format!(r#"{{"input":{{}},"tags":{{"{large}":1}}}}"#);
     let cases = [
         ("", "the body is empty"),
@@ -65,10 +67,25 @@ async fn mistakes_are_named() {
             r#"{"input":{},"policy":{"delay":1,"runAt":"2026-01-31"}}"#,
             "give `policy.delay` or `policy.runAt`, not both",
         ),
+        (r#"{"input":{},"policy":{"retry":3}}"#, "`policy.retry` must be an object"),
+        (
+            r#"{"input":{},"policy":{"retry":{"maxAtempts":3}}}"#,
+            "`policy.retry.maxAtempts`: unknown field",
+        ),
+        (r#"{"input":{},"policy":{"strict":1}}"#, "`policy.strict` must be true or false"),
+        (
+            r#"{"input":{},"policy":{"strict":true,"retires":{},"tt\u0001l":1}}"#,
+            "`policy` has no member `retires, tt?l`; leave it out",
+        ),
+        (&large_policy, "`policy` must have at most 32 members"),
         (r#"{"input":{},"policy":{"retention":[1]}}"#, "`policy.retention` must be an object"),
         (
             r#"{"input":{},"policy":{"retention":{"failed":"1 day"}}}"#,
             "`policy.retention.failed` must be an integer",
+        ),
+        (
+            r#"{"input":{},"policy":{"retention":{"fialed":1}}}"#,
+            "`policy.retention`: unknown field `fialed`",
         ),
         (r#"{"input":{},"policy":{"lowPriority":1}}"#, "`policy.lowPriority` must be true"),
         (r#"{"input":{},"s3Config":{"accessId":1}}"#, "`s3Config.accessId` must be a string"),
@@ -102,6 +119,7 @@ fn unknown_and_null_fields_count_as_absent() {
     assert_eq!(submission.input.as_str(), r#"{"a": 9007199254740993}"#);
     assert_eq!(submission.webhook, None);
     assert_eq!(submission.policy, PolicyRequest::default());
+    assert_eq!(submission.ignored.0.unwrap(), "x");
     assert_eq!(submission.s3_config.unwrap().bucket_name, "b");
     assert_eq!(submission.tags, None);
 }
@@ -132,6 +150,8 @@ fn every_field_of_the_wire_type_is_read() {
             low_priority: Some(true),
             delay: Some(4),
             run_at: None,
+            retry: Some(RetryInput { max_attempts: Some(3), ..RetryInput::default() }),
+            strict: Some(true),
             retention: Some(wire::Retention {
                 completed: Some(61_000),
                 failed: Some(62_000),
@@ -147,7 +167,9 @@ fn every_field_of_the_wire_type_is_read() {
         tags: Some([("env".to_owned(), "prod".to_owned())].into()),
     };
     let body = serde_json::to_vec(&submission).unwrap();
-    let Submission { input, webhook, policy, s3_config, tags } = parse(&body.into()).unwrap();
+    let Submission { input, webhook, policy, s3_config, tags, ignored } =
+        parse(&body.into()).unwrap();
+    assert_eq!(ignored.0, None);
     assert_eq!(tags, Tags::new([("env", "prod")]).unwrap());
     assert_eq!((input.as_str(), webhook.as_deref()), (r#"{"a":1}"#, Some("http://h/")));
     let expected = PolicyRequest {
@@ -155,6 +177,7 @@ fn every_field_of_the_wire_type_is_read() {
         ttl_ms: Some(20_000),
         low_priority: Some(true),
         start: Start::After(4),
+        retry: Some(RetryInput { max_attempts: Some(3), ..RetryInput::default() }),
         retention: ChosenRetention {
             completed_ms: Some(61_000),
             failed_ms: Some(62_000),

@@ -11,6 +11,7 @@ use gristmill_client::wire::{HostPattern, Metering};
 use super::http_options::HttpOptions;
 use super::parse::{self, bounded, given, help};
 use super::retention::RetentionOptions;
+use super::retry_options::RetryOptions;
 
 /// The settings that are given.
 #[derive(Debug, Args)]
@@ -78,6 +79,8 @@ pub struct EndpointOptions {
     http: HttpOptions,
     #[command(flatten)]
     retention: RetentionOptions,
+    #[command(flatten)]
+    retry: RetryOptions,
 }
 
 impl EndpointOptions {
@@ -102,6 +105,7 @@ impl EndpointOptions {
             propagate_traces: self.propagate_traces,
             call_endpoints: given(self.call_endpoints),
             network_volume_id: self.volume,
+            retry: self.retry.document(),
             http: self.http.document(),
             retention: self.retention.document(),
             ..EndpointInput::default()

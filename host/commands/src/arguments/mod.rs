@@ -8,6 +8,7 @@ mod input;
 pub(crate) mod job_filter;
 pub mod parse;
 mod retention;
+pub(crate) mod retry_options;
 
 pub use connection::ConnectionArgs;
 pub use endpoint_options::EndpointOptions;

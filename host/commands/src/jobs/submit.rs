@@ -16,6 +16,7 @@ use super::job;
 use crate::arguments::InputSource;
 use crate::arguments::job_filter::tags_once;
 use crate::arguments::parse;
+use crate::arguments::retry_options::RetryOptions;
 use crate::output::{self, progress};
 use crate::resource::CallArgs;
 
@@ -79,6 +80,8 @@ pub struct SubmitArgs {
     idempotency_key: Option<String>,
     #[command(flatten)]
     call: CallArgs,
+    #[command(flatten)]
+    retry: RetryOptions,
 }
 
 pub(crate) async fn submit(args: SubmitArgs) -> anyhow::Result<ExitCode> {
@@ -94,12 +97,18 @@ pub(crate) async fn submit(args: SubmitArgs) -> anyhow::Result<ExitCode> {
             low_priority: args.low_priority.then_some(true),
             delay: args.delay,
             run_at: args.run_at,
+            retry: args.retry.document(),
+            strict: None,
             retention: None,
         }),
         ..Submission::new(&input)
     };
     let answer = client.run(&args.endpoint, &submission, args.idempotency_key.as_deref()).await?;
     let id = answer.read()?.id;
+    if let Some(names) = answer.ignored_policy() {
+        let line = format_args!("the host does not know `policy.{names}`, and ignores it");
+        output::note_labelled("warning", "33", line);
+    }
     if !args.wait {
         if args.call.json {
             output::result(answer.text())?;

@@ -54,6 +54,7 @@ fn cause(cause: QueueCause) -> &'static str {
     match cause {
         QueueCause::Submitted => "submitted",
         QueueCause::Retried => "queued again by a retry",
+        QueueCause::Failed => "may run again from now on",
         QueueCause::Released => "queued again, since the host stopped the attempt",
         QueueCause::NoMemory => "queued again, since the host had no memory for the attempt",
         QueueCause::HostLost => "queued again, since the host ended during the attempt",
@@ -82,6 +83,8 @@ mod tests {
         let answer = r#"{"id":"a","status":"FAILED","attemptsOmitted":0,"events":[
             {"at":"2026-01-01T00:00:00Z","event":"queued","cause":"submitted"},
             {"at":"2026-01-01T00:00:01Z","event":"started","attempt":1,"workerId":"w"},
+            {"at":"2026-01-01T00:00:01Z","event":"failed","attempt":1,"error":"not yet"},
+            {"at":"2026-01-01T00:00:02Z","event":"queued","cause":"failed"},
             {"at":"2026-01-01T00:00:02Z","event":"ended","status":"FAILED","error":"no"},
             {"at":"2026-01-01T00:00:03Z","event":"webhookSent","attempt":1,"httpStatus":500},
             {"at":"2026-01-01T00:00:04Z","event":"queued","cause":"hostLost"}]}"#;
@@ -89,6 +92,8 @@ mod tests {
             "AT                    EVENT        DETAILS",
             "2026-01-01T00:00:00Z  queued       submitted",
             "2026-01-01T00:00:01Z  started      attempt 1, worker w",
+            "2026-01-01T00:00:01Z  failed       attempt 1, not yet",
+            "2026-01-01T00:00:02Z  queued       may run again from now on",
             "2026-01-01T00:00:02Z  ended        FAILED, no",
             "2026-01-01T00:00:03Z  webhookSent  attempt 1, answered 500",
             "2026-01-01T00:00:04Z  queued       queued again, since the host ended during the attempt",

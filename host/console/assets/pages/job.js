@@ -19,17 +19,17 @@ import { Dialog, ask } from '../ui/dialog.js';
 import { Editor } from '../ui/editor.js';
 import { say } from '../ui/toast.js';
 
-const CAUSE = { submitted: 'Submitted', retried: 'Queued again by a retry', released: 'Queued again: the host stopped the attempt', noMemory: 'Queued again: the host had no memory for the attempt', hostLost: 'Queued again: the host died' };
+const CAUSE = { submitted: 'Submitted', retried: 'Queued again by a retry', failed: 'May run again', released: 'Queued again: the host stopped the attempt', noMemory: 'Queued again: the host had no memory for the attempt', hostLost: 'Queued again: the host died' };
 
 /** The stretches of the timeline: how long the job waited and ran. @param {any[]} events @param {number} now */
 function stretches(events, now) {
   const all = [];
   for (let i = 0; i < events.length; i++) {
     const e = events[i], next = events[i + 1];
-    if (e.event !== 'queued' && e.event !== 'started') continue;
+    if (!['queued', 'started', 'failed'].includes(e.event)) continue;
     const end = next ? Date.parse(next.at) : now;
-    const kind = e.event === 'queued' ? 'wait' : next?.event !== 'ended' ? 'run' : next.status === 'FAILED' ? 'bad' : next.status === 'TIMED_OUT' ? 'late' : next.status === 'COMPLETED' ? 'good' : 'run';
-    all.push({ kind, ms: Math.max(0, end - Date.parse(e.at)), text: e.event === 'queued' ? 'Waited' : `Attempt ${e.attempt ?? ''}` });
+    const kind = e.event !== 'started' ? 'wait' : next?.event === 'failed' ? 'bad' : next?.event !== 'ended' ? 'run' : next.status === 'FAILED' ? 'bad' : next.status === 'TIMED_OUT' ? 'late' : next.status === 'COMPLETED' ? 'good' : 'run';
+    all.push({ kind, ms: Math.max(0, end - Date.parse(e.at)), text: e.event === 'queued' ? 'Waited' : e.event === 'failed' ? 'Paused' : `Attempt ${e.attempt ?? ''}` });
   }
   return all;
 }
@@ -38,10 +38,11 @@ function Timeline({ doc, done }) {
   const events = doc.events ?? [];
   const parts = stretches(events, done ? Date.parse(events[events.length - 1]?.at) : Date.now());
   const what = (e) => e.event === 'queued' ? html`<b>${CAUSE[e.cause] ?? 'Queued'}</b>` : e.event === 'started' ? html`<b>Attempt ${e.attempt} started</b>${e.workerId && html`<small>on ${e.workerId}</small>`}`
+    : e.event === 'failed' ? html`<b class="bad">Attempt ${e.attempt} failed</b><small>${e.error && visible(e.error)}</small>`
     : e.event === 'ended' ? html`<b><span class=${`s-${e.status}`}>${{ COMPLETED: 'Completed', FAILED: 'Failed', CANCELLED: 'Cancelled', TIMED_OUT: 'Timed out' }[e.status]}</span></b>`
     : e.event === 'webhookSent' ? html`<b>Webhook sent</b><small>attempt ${e.attempt}${e.httpStatus ? `, answered ${e.httpStatus}` : ', no answer'}</small>` : e.event === 'webhookDelivered' ? html`<b>Webhook delivered</b>` : html`<b class="bad">Webhook given up</b><small>${e.error && visible(e.error)}</small>`;
   // A receiver accepts a webhook with 2xx; any other answer, or none, is followed by another attempt or by the end.
-  const icon = (e) => e.event === 'queued' ? 'IN_QUEUE' : e.event === 'started' ? 'IN_PROGRESS' : e.event === 'ended' ? e.status : e.event === 'webhookGivenUp' ? 'FAILED' : e.event === 'webhookSent' && !(e.httpStatus >= 200 && e.httpStatus < 300) ? 'REFUSED' : 'COMPLETED';
+  const icon = (e) => e.event === 'queued' ? 'IN_QUEUE' : e.event === 'started' ? 'IN_PROGRESS' : e.event === 'ended' ? e.status : e.event === 'webhookGivenUp' || e.event === 'failed' ? 'FAILED' : e.event === 'webhookSent' && !(e.httpStatus >= 200 && e.httpStatus < 300) ? 'REFUSED' : 'COMPLETED';
   return html`${parts.length > 0 && html`<div class="stretch" aria-hidden="true">${parts.map((p, i) => html`<span key=${i} class=${p.kind} style=${{ flexGrow: Math.max(p.ms, 0.5) }}></span>`)}</div><div class="stretch-key">${parts.map((p, i) => html`<span key=${i}>${p.text} <b>${duration(p.ms)}</b></span>`)}</div>`}
     ${doc.attemptsOmitted > 0 && html`<p class="faint">${num(doc.attemptsOmitted)} earlier attempts are not kept.</p>`}
     <ol class="timeline">${events.map((e, i) => html`<li key=${i}><time datetime=${e.at}>${clockMs(e.at)}</time><span class=${`s-${icon(e)}`}><${Icon} name=${icon(e)}/></span><div class="what">${what(e)}</div></li>`)}</ol>`;
@@ -149,7 +150,7 @@ export function Page({ path: [, endpoint, id] }) {
     <${Trouble} error=${status.error} retry=${reload}/>
     ${!doc ? status.error ? null : html`<${Loading}/>` : html`
     ${doc.reason && html`<p class="note">${doc.reason}</p>`}
-    <section class="panel"><div class="body"><${Facts} pairs=${[['Endpoint', html`<a href=${link(['endpoints', endpoint])}>${endpoint}</a>`], ['Submitted', created && html`<${Time} at=${created} show=${brief}/>`], ['Runs not before', doc.runAt && html`<${Time} at=${doc.runAt} show=${brief}/>`], ['Waited', duration(doc.delayTime)], ['Ran', doc.executionTime !== undefined && duration(doc.executionTime)], ['Worker', doc.workerId && html`<span class="mono">${doc.workerId}</span>`], ['Retries', doc.retries], ['Trace', timeline.data?.traceId && html`<span class="mono">${timeline.data.traceId}</span>`], ['Tags', doc.tags && html`<${Tags} tags=${doc.tags} to=${(k, v) => link(['jobs'], { tag: [`${k}:${v}`] })}/>`]]}/></div></section>
+    <section class="panel"><div class="body"><${Facts} pairs=${[['Endpoint', html`<a href=${link(['endpoints', endpoint])}>${endpoint}</a>`], ['Submitted', created && html`<${Time} at=${created} show=${brief}/>`], ['Runs not before', doc.runAt && html`<${Time} at=${doc.runAt} show=${brief}/>`], ['Waited', duration(doc.delayTime)], ['Ran', doc.executionTime !== undefined && duration(doc.executionTime)], ['Worker', doc.workerId && html`<span class="mono">${doc.workerId}</span>`], ['Retries', doc.retries && `${doc.retries}${doc.exhausted ? ', the last permitted one' : ''}`], ['Trace', timeline.data?.traceId && html`<span class="mono">${timeline.data.traceId}</span>`], ['Tags', doc.tags && html`<${Tags} tags=${doc.tags} to=${(k, v) => link(['jobs'], { tag: [`${k}:${v}`] })}/>`]]}/></div></section>
     ${doc.error && html`<section class="panel"><header><h2>Error</h2><${Copy} text=${doc.error}/></header><${Trap} text=${doc.error} calls=${calls}/></section>`}
     <${Chunks} key=${round} endpoint=${endpoint} id=${id} done=${done} onEnd=${reload} onSome=${() => setStreams(true)}/>
     <div class="two"><section class="panel"><header><h2>Timeline</h2></header><div class="body">${timeline.data ? html`<${Timeline} doc=${timeline.data} done=${done}/>` : html`<${Loading}/>`}</div></section>

@@ -18,6 +18,8 @@ export const FIELDS = [
   ['executionTimeoutMs', 'Time limit of a job (ms)', '5,000 to 604,800,000', [5000, 604800000]], ['memoryMib', 'Memory of a job (MiB)', '1 to 4,096', [1, 4096]], ['metering', 'Metering', 'epoch is faster, fuel is exact', ['fuel', 'epoch']],
   ['reserveMemory', 'Take all memory at once', 'its jobs never wait for more', FLAG], ['propagateTraces', 'Traces go on', 'requests and webhooks carry traceparent and tracestate', FLAG],
   ['reuse.maxJobs', 'Jobs of one instance', '1: a new instance for each job', [1, 1000000]], ['reuse.maxIdle', 'An instance waits (s)', '', [1, 3600]],
+  ['retry.maxAttempts', 'Attempts that may fail', '1: none is repeated', [1, 100]], ['retry.initialDelayMs', 'First pause (ms)', 'after a failure', [0, 604800000]], ['retry.factor', 'Each pause is longer by', 'this factor', [1, 10]], ['retry.maxDelayMs', 'Longest pause (ms)', 'after a failure', [0, 604800000]],
+  ['retry.jitter', 'Left out of a pause (%)', 'at most, at random', [0, 100]], ['retry.timeouts', 'Repeat after a timeout', 'of time or fuel', FLAG], ['retry.outOfMemory', 'Repeat after too much memory', '', FLAG],
   ['http.queueTimeoutMs', 'A request waits (ms)', 'for a worker, then it is refused', [1, 300000]], ['http.maxRequestMib', 'Largest request (MiB)', 'of its body', [1, 4096]], ['http.public', 'Public', 'requests need no key', FLAG],
   ['http.cors.credentials', 'Cookies from other origins', 'and Authorization; needs named origins', FLAG], ['http.cors.maxAge', 'A preflight answer holds (s)', 'in the browser', [0, 86400]], ['maxWaitingJobs', 'Most waiting jobs', "empty: the host's bound", [0, 10000000]],
   ['retention.completed', 'Keep completed (ms)', 'empty: 30 min for run', [0, 2592000000]], ['retention.failed', 'Keep failed (ms)', '', [0, 2592000000]], ['retention.cancelled', 'Keep cancelled (ms)', '', [0, 2592000000]],
@@ -45,7 +47,7 @@ const whole = (t) => t === '' ? 'A whole number is needed here.' : undefined;
 const CHECKS = {
   maxFuel: (t) => t === '' || /^\d{1,20}$/.test(t) && BigInt(t) <= FUEL_MAX ? undefined : 'A whole number of at most 18,446,744,073,709,551,615 is allowed, or an empty field.',
   env: envFault,
-  workersMin: whole, workersMax: whole, 'http.cors.maxAge': whole,
+  workersMin: whole, workersMax: whole, 'http.cors.maxAge': whole, 'retry.initialDelayMs': whole, 'retry.maxDelayMs': whole, 'retry.jitter': whole,
   callEndpoints: (t) => { const bad = words(t).find((id) => !/^[A-Za-z0-9_-]{1,128}$/.test(id)); return bad && `${visible(bad.slice(0, 40))} is not the id of an endpoint: an id has letters, digits, - and _.`; },
 };
 /** The same with the fields that depend on each other. @param {string} n @param {Record<string, string>} now */
@@ -137,7 +139,6 @@ export function Settings({ endpoint, reload }) {
       if (field?.[3] === FLAG) v = v === 'true';
       if (n === 'env') v = envOf(v);
       const outer = n.split('.'), inner = /** @type {string} */ (outer.pop());
-      if (outer[0] === 'reuse') body.reuse ??= { ...endpoint.reuse };
       outer.reduce((o, k) => o[k] ??= {}, body)[inner] = v;
     }
     if (ops.length) {

@@ -23,6 +23,7 @@ pub fn open_document(
         worker_id: record.worker.as_ref().map(|worker| worker.as_str().into()),
         retries: (record.retries > 0).then_some(record.retries),
         error: record.error.as_deref().map(Into::into),
+        exhausted: record.is_exhausted,
         reason: reason.map(Into::into),
         run_at: run_at.map(Into::into),
         tags: record
@@ -91,6 +92,7 @@ mod tests {
             worker: None,
             retries: 0,
             error: None,
+            is_exhausted: false,
             progress: None,
             attempt: Claim(1),
             chunk_count: 0,
@@ -114,12 +116,13 @@ mod tests {
         record.status = JobStatus::Failed;
         record.retries = 2;
         record.error = Some("no\n".to_owned());
+        record.is_exhausted = true;
         record.tags = Tags::new([("b", "\""), ("a", "é")]).unwrap();
         let body = webhook_body(&record, None, &json("null"), "http://h/");
         assert_eq!(
             String::from_utf8(body).unwrap(),
             format!(
-                r#"{{"id":"{id}","status":"FAILED","delayTime":10,"executionTime":20,"retries":2,"error":"no\n","tags":{{"a":"é","b":"\""}},"input":null,"webhook":"http://h/"}}"#
+                r#"{{"id":"{id}","status":"FAILED","delayTime":10,"executionTime":20,"retries":2,"error":"no\n","exhausted":true,"tags":{{"a":"é","b":"\""}},"input":null,"webhook":"http://h/"}}"#
             )
         );
     }

@@ -14,5 +14,6 @@ pub mod payload;
 pub mod policy;
 pub mod record;
 pub mod retention;
+pub mod retry;
 pub mod state;
 pub mod tags;

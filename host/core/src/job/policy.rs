@@ -1,8 +1,11 @@
 //! The execution policy of a submission.
 
+use gristmill_wire::RetryInput;
+use gristmill_wire::settings::InvalidField;
 use serde::{Deserialize, Serialize};
 
 use crate::job::retention::ChosenRetention;
+use crate::job::retry::Retry;
 use crate::limits::{Bounds, DELAY_MS, EXECUTION_TIMEOUT_MS, RETENTION_MS, TTL_MS};
 use crate::time::Timestamp;
 
@@ -20,6 +23,8 @@ pub struct Policy {
     pub low_priority: bool,
     /// When it may start.
     pub start: Start,
+    /// When it runs again after an attempt that failed; `None`: as its endpoint says.
+    pub retry: Option<Retry>,
 }
 
 /// When a job may start, at the earliest.
@@ -57,6 +62,8 @@ pub struct PolicyRequest {
     pub low_priority: Option<bool>,
     /// `policy.delay` or `policy.runAt`.
     pub start: Start,
+    /// `policy.retry`.
+    pub retry: Option<RetryInput>,
     /// `policy.retention`.
     pub retention: ChosenRetention,
 }
@@ -81,17 +88,30 @@ pub struct PolicyOutOfBounds {
     unit: &'static str,
 }
 
+/// A policy that no job can have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidPolicy {
+    /// A number outside its bounds.
+    #[error(transparent)]
+    OutOfBounds(#[from] PolicyOutOfBounds),
+    /// A part of its rule of retries.
+    #[error(transparent)]
+    Retry(#[from] InvalidField),
+}
+
 impl PolicyRequest {
-    /// Fills in the defaults and checks the bounds, for a submission at `now`.
+    /// Fills in the defaults and checks the bounds, for a submission at `now` to an endpoint with
+    /// this rule of retries.
     ///
     /// # Errors
-    /// [`PolicyOutOfBounds`] names the field and its bounds, unless `strictness` is
-    /// [`Strictness::Clamp`].
+    /// [`InvalidPolicy`] names the field and its bounds. With [`Strictness::Clamp`] only a rule of
+    /// retries is refused.
     pub fn resolve(
         self,
         strictness: Strictness,
+        endpoint_rule: Retry,
         now: Timestamp,
-    ) -> Result<Policy, PolicyOutOfBounds> {
+    ) -> Result<Policy, InvalidPolicy> {
         let check = |field, bounds, value| strictness.check(field, bounds, value);
         let timeout = |ms| check("executionTimeout", EXECUTION_TIMEOUT_MS, ms);
         let ttl = self.ttl_ms.unwrap_or(TTL_MS.default);
@@ -109,6 +129,7 @@ impl PolicyRequest {
             ttl_ms: check("ttl", TTL_MS, ttl)?,
             low_priority: self.low_priority.unwrap_or(false),
             start,
+            retry: self.retry.map(|given| endpoint_rule.changed(given)).transpose()?,
         })
     }
 

@@ -13,7 +13,7 @@ use crate::job::policy::Policy;
 use crate::job::retention::Retention;
 use crate::job::state::{Claim, JobEvent, JobStatus, ReleaseCause, Verdict};
 use crate::job::tags::Tags;
-use crate::limits::PARTIAL_OUTPUT_BYTES_MAX;
+use crate::limits::{PARTIAL_OUTPUT_BYTES_MAX, PAST_ERROR_BYTES_MAX};
 use crate::sharing::shares::Level;
 use crate::time::Timestamp;
 use crate::trace::TraceContext;
@@ -200,6 +200,15 @@ impl Outcome {
         }
     }
 
+    /// Why the attempt failed; `None` if it did not.
+    pub fn error(&self) -> Option<&str> {
+        match self {
+            Self::Failed(error) | Self::FailedWith { error, .. } => Some(error),
+            Self::TimedOut => Some(TIMED_OUT_ERROR),
+            Self::Completed(_) => None,
+        }
+    }
+
     /// The verdict without the results.
     pub fn verdict(&self) -> Verdict {
         match self {
@@ -324,10 +333,13 @@ pub struct JobRecord {
     pub finished_at: Option<Timestamp>,
     /// The worker of the last attempt.
     pub worker: Option<WorkerId>,
-    /// How often it was queued again: after a crash of its host, or by `/retry`.
+    /// How often it was queued again: after a failed attempt, after a crash of its host, or by
+    /// `/retry`.
     pub retries: u32,
     /// Why it is FAILED or TIMED_OUT.
     pub error: Option<String>,
+    /// Whether attempts were repeated and the last permitted one failed, too.
+    pub is_exhausted: bool,
     /// The newest progress value of the running attempt.
     pub progress: Option<Json>,
     /// The attempt that the stream belongs to: the last one, or the next one while none has begun
@@ -355,7 +367,7 @@ pub struct JobRecord {
 }
 
 /// An attempt after which the job was queued again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PastAttempt {
     /// When the job was queued for it.
     pub queued_at: Timestamp,
@@ -365,6 +377,15 @@ pub struct PastAttempt {
     pub ended_at: Timestamp,
     /// Why it ended.
     pub end: RequeueCause,
+    /// The [beginning](PastAttempt::beginning) of its error.
+    pub error: Option<String>,
+}
+
+impl PastAttempt {
+    /// The beginning of an error that is kept: at most [`PAST_ERROR_BYTES_MAX`].
+    pub fn beginning(error: &str) -> &str {
+        &error[..error.floor_char_boundary(PAST_ERROR_BYTES_MAX)]
+    }
 }
 
 /// The end of an attempt after which the job was queued again.
@@ -381,12 +402,20 @@ pub enum RequeueCause {
     NoMemory,
     /// The host died.
     HostLost,
+    /// The handler failed, and the rule of its retries permits another attempt.
+    AttemptFailed,
 }
 
 impl RequeueCause {
     /// Every cause.
-    pub const ALL: [Self; 5] =
-        [Self::Failed, Self::TimedOut, Self::Released, Self::NoMemory, Self::HostLost];
+    pub const ALL: [Self; 6] = [
+        Self::Failed,
+        Self::TimedOut,
+        Self::Released,
+        Self::NoMemory,
+        Self::HostLost,
+        Self::AttemptFailed,
+    ];
 
     /// The end of the attempt of a job with this `status` that an event queues again; `None` for
     /// any other event.
@@ -395,6 +424,7 @@ impl RequeueCause {
             JobEvent::Released { cause: ReleaseCause::Stopped, .. } => Some(Self::Released),
             JobEvent::Released { cause: ReleaseCause::NoMemory, .. } => Some(Self::NoMemory),
             JobEvent::HostLost { .. } => Some(Self::HostLost),
+            JobEvent::AttemptFailed { .. } => Some(Self::AttemptFailed),
             JobEvent::RetryRequested if status == Some(JobStatus::TimedOut) => Some(Self::TimedOut),
             JobEvent::RetryRequested => Some(Self::Failed),
             JobEvent::Claimed { .. }
@@ -419,6 +449,16 @@ impl JobRecord {
     pub fn run_at(&self, now: Timestamp) -> Option<Timestamp> {
         let is_delayed = self.status == JobStatus::InQueue && self.queued_at > now;
         is_delayed.then_some(self.queued_at)
+    }
+
+    /// What a job waits for that [may not start yet](Self::run_at).
+    pub fn delay_reason(&self) -> &'static str {
+        match self.past_attempts.last() {
+            Some(last) if last.end == RequeueCause::AttemptFailed => {
+                "its last attempt failed; the job waits for the time of the next one (runAt)"
+            }
+            _ => "the job waits for its time (runAt)",
+        }
     }
 
     /// Milliseconds that the last attempt has run, or ran.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 pub use gristmill_wire::{JobStatus, UnknownStatus};
 
 use crate::job::loss::HostLoss;
+use crate::time::Timestamp;
 
 /// The claim number, which fences off late results: it grows by one with each claim of the job and
 /// is never reset. An attempt with an older number may not change the job.
@@ -81,6 +82,13 @@ pub enum JobEvent {
         /// How it ended.
         verdict: Verdict,
     },
+    /// The attempt with the claim `by` failed, and the job is to run again.
+    AttemptFailed {
+        /// The claim number of the attempt.
+        by: Claim,
+        /// The time before which the next attempt does not begin.
+        run_at: Timestamp,
+    },
     /// The attempt with the claim `by` was stopped for a reason of the host.
     Released {
         /// The claim number of the attempt.
@@ -110,8 +118,9 @@ pub enum JobEvent {
 /// An action that a transition requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Put the job into its endpoint's queue and wake a worker: at the end after a retry, and at
-    /// its earlier position after a release or a crash of the host.
+    /// Put the job into its endpoint's queue and wake a worker: at the end after a retry of a
+    /// client, and at its earlier position after a failed attempt, a release or a crash of the
+    /// host.
     Enqueue,
     /// Take the job out of the queue.
     Dequeue,
@@ -176,6 +185,9 @@ impl JobState {
             (S::InProgress { claim }, On::Released { by, .. }) if by == claim => {
                 (S::InQueue, &[E::ClearResult, E::Enqueue, E::WakeWaiters])
             }
+            (S::InProgress { claim }, On::AttemptFailed { by, .. }) if by == claim => {
+                (S::InQueue, &[E::ClearResult, E::Enqueue, E::CountRetried, E::WakeWaiters])
+            }
             (S::InProgress { .. }, On::HostLost { is_last: false, .. }) => {
                 (S::InQueue, &[E::ClearResult, E::Enqueue, E::CountRetried, E::WakeWaiters])
             }
@@ -235,6 +247,7 @@ impl JobEvent {
             Self::Finished { verdict: Verdict::Completed, .. } => "finish: completed",
             Self::Finished { verdict: Verdict::Failed, .. } => "finish: failed",
             Self::Finished { verdict: Verdict::TimedOut, .. } => "finish: timed out",
+            Self::AttemptFailed { .. } => "finish: failed, again",
             Self::Released { .. } => "release",
             Self::HostLost { is_last: false, .. } => "host lost",
             Self::HostLost { is_last: true, .. } => "host lost, last time",

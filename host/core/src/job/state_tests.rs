@@ -41,6 +41,7 @@ fn events(by: Claim) -> Vec<JobEvent> {
             finished(Verdict::Failed),
             finished(Verdict::TimedOut)
         ],
+        On::AttemptFailed { .. } => [On::AttemptFailed { by, run_at: Timestamp::from_millis(5) }],
         On::Released { .. } => [On::Released { by, cause: ReleaseCause::Stopped }],
         On::HostLost { .. } => [lost(false), lost(true)],
         On::CancelRequested => [On::CancelRequested],
@@ -102,6 +103,7 @@ fn exactly_these_pairs_apply() {
         ("IN_PROGRESS", "finish: completed", "COMPLETED"),
         ("IN_PROGRESS", "finish: failed", "FAILED"),
         ("IN_PROGRESS", "finish: timed out", "TIMED_OUT"),
+        ("IN_PROGRESS", "finish: failed, again", "IN_QUEUE"),
         ("IN_PROGRESS", "release", "IN_QUEUE"),
         ("IN_PROGRESS", "host lost", "IN_QUEUE"),
         ("IN_PROGRESS", "host lost, last time", "FAILED"),
@@ -142,8 +144,12 @@ fn effects_agree_with_the_states_they_lead_to() {
             let is_final = |s: JobState| s.status().is_some_and(JobStatus::is_final);
             let ended = moved && is_final(next);
             let is_claim = matches!(event, JobEvent::Claimed { .. });
-            let is_word_of_attempt =
-                matches!(event, JobEvent::Finished { .. } | JobEvent::Released { .. });
+            let is_word_of_attempt = matches!(
+                event,
+                JobEvent::Finished { .. }
+                    | JobEvent::AttemptFailed { .. }
+                    | JobEvent::Released { .. }
+            );
             let is_loss = matches!(event, JobEvent::HostLost { .. });
             let runs = matches!(state, JobState::InProgress { .. });
             let expected = [

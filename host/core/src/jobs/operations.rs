@@ -164,7 +164,7 @@ impl Jobs {
         let read_at = self.store.now();
         let waiting_reason = match record.status {
             JobStatus::InQueue if record.run_at(read_at).is_some() => {
-                Some("the job waits for its time (runAt)".to_owned())
+                Some(record.delay_reason().to_owned())
             }
             JobStatus::InQueue => self.workers.waiting_reason(&record.endpoint),
             _ => None,

@@ -8,7 +8,7 @@ use crate::deploy::input_checks::{CheckError, InputChecks};
 use crate::id::{JobId, OwnerId, SubmissionKind};
 use crate::job::idempotency::Idempotency;
 use crate::job::payload::Json;
-use crate::job::policy::{PolicyOutOfBounds, PolicyRequest, Strictness};
+use crate::job::policy::{InvalidPolicy, PolicyRequest, Strictness};
 use crate::job::record::{CompletedJob, NewJob, S3Config};
 use crate::job::retention::Retention;
 use crate::job::tags::Tags;
@@ -85,9 +85,9 @@ pub enum SubmitMode {
 /// Why a submission was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum SubmitError {
-    /// A number of the policy is outside its bounds.
+    /// A value of the policy is outside its bounds.
     #[error(transparent)]
-    Policy(#[from] PolicyOutOfBounds),
+    Policy(#[from] InvalidPolicy),
     /// The input does not fit the schema of the handler's input, or cannot be checked by it.
     #[error(transparent)]
     Input(#[from] CheckError),
@@ -111,8 +111,9 @@ pub(crate) async fn submit(
     request: SubmitRequest,
     strictness: Strictness,
 ) -> Result<Submitted, SubmitError> {
-    let policy = request.policy.resolve(strictness, store.now())?;
-    let chosen = request.policy.resolve_retention(strictness)?;
+    let settings = &deployment.endpoint.settings;
+    let policy = request.policy.resolve(strictness, settings.retry, store.now())?;
+    let chosen = request.policy.resolve_retention(strictness).map_err(InvalidPolicy::from)?;
     let new_id = |submission| JobId::generate(submission, store.shard());
     let (id, default_ms) = match request.mode {
         SubmitMode::Async => (new_id(SubmissionKind::Async), RETENTION_ASYNC_MS),
@@ -136,7 +137,7 @@ pub(crate) async fn submit(
             webhook: request.webhook,
             s3_config: request.s3_config,
             may_linger: id.submission() == SubmissionKind::Sync,
-            waiting_jobs_max: deployment.endpoint.settings.max_waiting_jobs,
+            waiting_jobs_max: settings.max_waiting_jobs,
             idempotency: request.idempotency,
             incarnation: deployment.incarnation.clone(),
             tags: request.tags,

@@ -36,11 +36,18 @@ pub enum TimelineEvent {
         /// The worker; known for the last attempt only.
         worker: Option<WorkerId>,
     },
+    /// An attempt failed, and the job runs again.
+    Failed {
+        /// The number of the attempt, from 1 on.
+        attempt: u32,
+        /// The beginning of its error.
+        error: Option<String>,
+    },
     /// The job ended.
     Ended {
         /// How.
         status: JobStatus,
-        /// Why it is FAILED or TIMED_OUT; known for the last attempt only.
+        /// Why it is FAILED or TIMED_OUT; of an earlier attempt the beginning.
         error: Option<String>,
     },
     /// The host tried to send the job's webhook.
@@ -94,13 +101,19 @@ impl Timeline {
             let (at, event) = queued(cause, ended.queued_at);
             add(at, event);
             add(ended.started_at, TimelineEvent::Started { attempt, worker: None });
-            let status = match ended.end {
-                RequeueCause::Failed => Some(JobStatus::Failed),
-                RequeueCause::TimedOut => Some(JobStatus::TimedOut),
+            let error = ended.error.clone();
+            let event = match ended.end {
+                RequeueCause::Failed => {
+                    Some(TimelineEvent::Ended { status: JobStatus::Failed, error })
+                }
+                RequeueCause::TimedOut => {
+                    Some(TimelineEvent::Ended { status: JobStatus::TimedOut, error })
+                }
+                RequeueCause::AttemptFailed => Some(TimelineEvent::Failed { attempt, error }),
                 RequeueCause::Released | RequeueCause::NoMemory | RequeueCause::HostLost => None,
             };
-            if let Some(status) = status {
-                add(ended.ended_at, TimelineEvent::Ended { status, error: None });
+            if let Some(event) = event {
+                add(ended.ended_at, event);
             }
             cause = Some(cause_after(ended.end));
         }
@@ -143,6 +156,7 @@ fn cause_after(end: RequeueCause) -> QueueCause {
         RequeueCause::Released => QueueCause::Released,
         RequeueCause::NoMemory => QueueCause::NoMemory,
         RequeueCause::HostLost => QueueCause::HostLost,
+        RequeueCause::AttemptFailed => QueueCause::Failed,
     }
 }
 

@@ -23,6 +23,7 @@ fn record(attempt: u32, past_attempts: Vec<PastAttempt>) -> JobRecord {
         worker: None,
         retries: 0,
         error: None,
+        is_exhausted: false,
         progress: None,
         attempt: Claim(attempt),
         chunk_count: 0,
@@ -43,6 +44,9 @@ fn line(timeline: &Timeline) -> String {
             TimelineEvent::Queued { cause: Some(cause) } => format!("{cause:?}"),
             TimelineEvent::Queued { cause: None } => "Queued".to_owned(),
             TimelineEvent::Started { attempt, .. } => format!("Start{attempt}"),
+            TimelineEvent::Failed { attempt, error } => {
+                format!("Fail{attempt}:{}", error.as_deref().unwrap_or_default())
+            }
             TimelineEvent::Ended { status, .. } => status.to_string(),
             TimelineEvent::WebhookSent { attempt, status } => {
                 format!("Sent{attempt}:{}", status.unwrap_or_default())
@@ -57,7 +61,7 @@ fn line(timeline: &Timeline) -> String {
 
 fn past(from: u64, end: RequeueCause) -> PastAttempt {
     let (queued_at, started_at, ended_at) = (at(from), at(from + 1), at(from + 2));
-    PastAttempt { queued_at, started_at, ended_at, end }
+    PastAttempt { queued_at, started_at, ended_at, end, error: Some("no".to_owned()) }
 }
 
 #[test]
@@ -75,13 +79,14 @@ fn attempts_are_numbered_and_say_why_the_job_was_queued() {
         past(10, RequeueCause::HostLost),
         past(20, RequeueCause::TimedOut),
         past(30, RequeueCause::Released),
+        past(40, RequeueCause::AttemptFailed),
     ];
-    let timeline = Timeline::of(&record(4, ends.to_vec()), &[]);
+    let timeline = Timeline::of(&record(5, ends.to_vec()), &[]);
     assert_eq!(timeline.attempts_omitted, 0);
     assert_eq!(
         line(&timeline),
         "10 Submitted, 11 Start1, 20 HostLost, 21 Start2, 22 TIMED_OUT, 30 Retried, \
-         31 Start3, 100 Released, 110 Start4, 120 COMPLETED"
+         31 Start3, 40 Released, 41 Start4, 42 Fail4:no, 100 Failed, 110 Start5, 120 COMPLETED"
     );
 }
 

@@ -17,9 +17,10 @@ use gristmill_core::job::record::{
     LeftAttempt, NewJob, Outcome, StreamPosition,
 };
 use gristmill_core::job::retention::HistoryMax;
+use gristmill_core::job::retry::FailedAttempt;
 use gristmill_core::job::state::{JobStatus, ReleaseCause};
 use gristmill_core::store::{
-    Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats, SubmitAnswer,
+    Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats, SubmitAnswer, TriedAgain,
 };
 use gristmill_core::time::Timestamp;
 use gristmill_test_support::ModelStore;
@@ -27,7 +28,7 @@ use parking_lot::Mutex;
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 
-use crate::scenario::Trace;
+use crate::scenario::{Trace, endpoint};
 
 const DELAY_MS_MAX: u64 = 15;
 
@@ -100,6 +101,20 @@ impl JobStore for DelayedStore {
         let verdict = outcome.verdict();
         let answer = self.store.finish_deferred(lease, outcome, metered).await;
         self.trace.finished(lease, &format!("{verdict:?}"), answer == Ok(Fenced::Applied));
+        self.late(answer).await
+    }
+
+    async fn try_again(
+        &self,
+        lease: Lease,
+        failed: &FailedAttempt,
+        metered: &Metered,
+    ) -> Result<TriedAgain, StoreError> {
+        let answer = self.store.try_again(lease, failed, metered).await;
+        if answer == Ok(TriedAgain::Queued) {
+            let job = self.store.job(&endpoint(), lease.job).await?;
+            self.trace.tried_again(lease, job.map(|job| job.queued_at));
+        }
         self.late(answer).await
     }
 

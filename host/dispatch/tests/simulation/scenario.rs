@@ -17,6 +17,7 @@ use gristmill_core::job::payload::Json;
 use gristmill_core::job::policy::{Policy, Start, Strictness};
 use gristmill_core::job::record::{Lease, NewJob};
 use gristmill_core::job::retention::Retention;
+use gristmill_core::job::retry::Retry;
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::jobs::operations::Jobs;
 use gristmill_core::signals::Signals;
@@ -88,6 +89,14 @@ impl Trace {
     /// Attempts that must be billed.
     fn billed(&self) -> u64 {
         self.results.lock().len() as u64 + self.unwanted.load(Ordering::Relaxed)
+    }
+
+    /// Notes the end of an attempt that failed, and the time of the next one.
+    pub(crate) fn tried_again(&self, lease: Lease, due: Option<Timestamp>) {
+        if let Some(due) = due {
+            self.due.lock().insert(lease.job, due);
+        }
+        self.finished(lease, "to run again", true);
     }
 
     pub(crate) fn finished(&self, lease: Lease, verdict: &str, is_applied: bool) {
@@ -334,6 +343,7 @@ impl Scenario {
             ttl_ms: 86_400_000,
             low_priority,
             start: Start::After(delay_ms),
+            retry: self.rng.random_ratio(1, 3).then(|| self.retry_rule()),
         };
         let job = NewJob {
             id,
@@ -355,6 +365,17 @@ impl Scenario {
                 let status = found.map(|record| record.status);
                 trace.record(format!("who waits for {} sees {status:?}", Trace::name(id)));
             });
+        }
+    }
+
+    fn retry_rule(&mut self) -> Retry {
+        Retry {
+            max_attempts: self.rng.random_range(1..4),
+            initial_delay_ms: self.rng.random_range(0..300),
+            timeouts: self.rng.random(),
+            // A seed repeats its delays.
+            jitter: 0,
+            ..Retry::default()
         }
     }
 
@@ -418,7 +439,7 @@ impl Scenario {
     }
 }
 
-fn endpoint() -> EndpointId {
+pub(crate) fn endpoint() -> EndpointId {
     EndpointId::new("e").unwrap()
 }
 

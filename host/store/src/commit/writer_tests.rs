@@ -100,6 +100,7 @@ fn job() -> NewJob {
         ttl_ms: 10_000,
         low_priority: false,
         start: Start::Now,
+        retry: None,
     };
     NewJob { policy, ..new_job(ShardId(1), OwnerId::new("o").unwrap(), endpoint()) }
 }

@@ -332,7 +332,7 @@ pub(crate) struct DeliveryImage<'a> {
     pub(crate) trace_state: Option<&'a str>,
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 

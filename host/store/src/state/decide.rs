@@ -2,17 +2,19 @@
 //! the disk are added to the job's pending change.
 
 use gristmill_core::billing::usage::{JobUsage, Metered};
-use gristmill_core::id::{EndpointId, JobId, OwnerId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, TemplateId};
 use gristmill_core::job::loss::Losses;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
-    CallStep, Chunk, HostProcess, Lease, Outcome, RequeueCause, TIMED_OUT_ERROR,
+    CallStep, Chunk, HostProcess, Lease, Outcome, PastAttempt, RequeueCause, TIMED_OUT_ERROR,
 };
+use gristmill_core::job::retry::{AfterFailure, FailedAttempt, JobRetry};
 use gristmill_core::job::state::{
     Effect, IllegalTransition, JobEvent, JobState, JobStatus, Verdict,
 };
 use gristmill_core::sharing::disk_share::DiskAccount;
 use gristmill_core::signals::{EarlyEnd, EarlyEndCause};
+use gristmill_core::store::TriedAgain;
 use gristmill_core::time::Timestamp;
 
 use crate::failure;
@@ -61,6 +63,7 @@ impl Index {
             JobEvent::CancelRequested => (Urgency::Now, Some(EarlyEndCause::Cancelled)),
             JobEvent::Purged => (Urgency::Now, Some(EarlyEndCause::Purged)),
             JobEvent::Finished { .. }
+            | JobEvent::AttemptFailed { .. }
             | JobEvent::Released { .. }
             | JobEvent::HostLost { .. }
             | JobEvent::RetryRequested
@@ -83,14 +86,21 @@ impl Index {
             }
             JobEvent::HostLost { loss, .. } => job.row.set_losses(job.row.losses().and(loss)),
             JobEvent::RetryRequested => {
-                // A client retries the job: it waits at the end of the queue, and earlier crashes
-                // of the host do not count.
+                // A client retries the job: it waits at the end of the queue, and neither crashes
+                // of the host nor failed attempts count any more.
                 job.row.set_losses(Losses::default());
+                let rule = job.row.retry().rule;
+                job.row.set_retry(JobRetry { rule, ..JobRetry::default() });
                 if job.has_movable_ttl() {
                     job.row.ttl_at = job.times.ttl_after_retry(job.row.ttl_at, now);
                 }
                 self.last_queue_position += 1;
                 job.row.queue_position = self.last_queue_position;
+            }
+            JobEvent::AttemptFailed { .. } => {
+                let retry = job.row.retry();
+                let failures = retry.failures.saturating_add(1);
+                job.row.set_retry(JobRetry { failures, ..retry });
             }
             JobEvent::Finished { .. }
             | JobEvent::Released { .. }
@@ -107,7 +117,12 @@ impl Index {
             rare.progress = None;
         }
 
-        let notice = carry_out(effects, job, key, (endpoint, &mut self.due), ended, now);
+        let queued_at = match event {
+            JobEvent::AttemptFailed { run_at, .. } => run_at,
+            _ => now,
+        };
+        let times = EventTimes { now, queued_at };
+        let notice = carry_out(effects, job, key, (endpoint, &mut self.due), ended, times);
         if let Some(rare) = &mut job.rare
             && state.status().is_none_or(JobStatus::is_final)
         {
@@ -195,6 +210,39 @@ impl Index {
         self.leased(lease, now).map_or(0, |(_, job)| job.webhook_bytes())
     }
 
+    /// Ends an attempt that failed. If the job runs again, the attempt's usage is billed.
+    pub(crate) fn try_again(
+        &mut self,
+        lease: Lease,
+        failed: &FailedAttempt,
+        metered: &Metered,
+        now: Timestamp,
+    ) -> (TriedAgain, Option<QueuedNotice>) {
+        let stale = (TriedAgain::Stale, None);
+        let Some((key, _)) = self.leased(lease, now) else { return stale };
+        let Self { jobs, backlog, .. } = self;
+        let Some(job) = jobs.get_mut(key) else { return stale };
+        let retry = job.row.retry();
+        let after = failed.decide(retry, job.purge_at(), now);
+        let AfterFailure::RunsAgain(run_at) = after else {
+            let is_exhausted = after == AfterFailure::EndsExhausted;
+            if is_exhausted != retry.is_exhausted {
+                touch(job, key, backlog, Urgency::Deferred).change.operations += 1;
+                job.row.set_retry(JobRetry { is_exhausted, ..retry });
+            }
+            return (TriedAgain::Ends, None);
+        };
+        let used = used_by(job, metered, now);
+        touch(job, key, backlog, Urgency::Now);
+        job.row.attempt_mut().error = Some(PastAttempt::beginning(&failed.error).to_owned());
+        let event = JobEvent::AttemptFailed { by: lease.claim, run_at };
+        let Ok(notice) = self.decide(key, event, now) else { return stale };
+        if let Some(job) = self.jobs.get_mut(key) {
+            bill(job, metered.template.clone(), &used);
+        }
+        (TriedAgain::Queued, notice)
+    }
+
     /// Ends an attempt with its result, and bills its usage; `None` when the lease is not the
     /// current one.
     pub(crate) fn finish(
@@ -210,14 +258,12 @@ impl Index {
         let event = JobEvent::Finished { by: lease.claim, verdict: end.verdict };
         self.decide(key, event, now).ok()?;
         let job = self.jobs.get_mut(key)?;
+        if let Some(metered) = metered {
+            let used = used_by(job, &metered, now);
+            bill(job, metered.template, &used);
+        }
         let change = &mut job.pending.as_mut()?.change;
         change.room.add(room);
-        let used = metered.map(|metered| {
-            let started_at = job.row.attempt.as_ref().and_then(|attempt| attempt.started_at);
-            let used = JobUsage::of(&metered, now.millis_since(started_at.unwrap_or(now)));
-            change.bills.add(metered.template, &used.billed);
-            used
-        });
         let output_bytes = end.output.as_ref().map_or(0, |output| output.len() as u64);
         let ack = change.submission.as_ref();
         let is_sent = |output: &Json| ack.is_some_and(|ack| ack.takes(&job.row, output));
@@ -225,9 +271,6 @@ impl Index {
         change.output = end.output;
         let attempt = job.row.attempt_mut();
         attempt.result_bytes += output_bytes;
-        if let Some(used) = used {
-            attempt.past = attempt.past.with_usage(&used);
-        }
         if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
             endpoint.disk_usage.add_result_of_ended(output_bytes);
         }
@@ -409,6 +452,13 @@ impl From<Outcome> for End {
     }
 }
 
+/// The time of an event, and that from which a job that is queued by it may run.
+#[derive(Debug, Clone, Copy)]
+struct EventTimes {
+    now: Timestamp,
+    queued_at: Timestamp,
+}
+
 /// Carries out the effects of a transition in memory.
 fn carry_out(
     effects: &[Effect],
@@ -416,13 +466,13 @@ fn carry_out(
     key: JobKey,
     (endpoint, due): (&mut Endpoint, &mut Calendar),
     ended: Option<RequeueCause>,
-    now: Timestamp,
+    EventTimes { now, queued_at }: EventTimes,
 ) -> Option<QueuedNotice> {
     let mut notice = None;
     for effect in effects {
         match effect {
             Effect::Enqueue => {
-                job.row.attempt_mut().queued_at = Some(now);
+                job.row.attempt_mut().queued_at = Some(queued_at);
                 endpoint.add_waiting(job, key, due, now);
                 notice = Some(QueuedNotice { endpoint: endpoint.name.clone(), job: job.id });
             }
@@ -493,6 +543,19 @@ fn touch<'a>(
     });
     backlog.push_job(key, &mut pending.queued, urgency);
     pending
+}
+
+/// The usage of the last attempt, which ends now.
+fn used_by(job: &Job, metered: &Metered, now: Timestamp) -> JobUsage {
+    let started_at = job.row.attempt.as_ref().and_then(|attempt| attempt.started_at);
+    JobUsage::of(metered, now.millis_since(started_at.unwrap_or(now)))
+}
+
+/// Adds usage to a job that is being changed.
+fn bill(job: &mut Job, template: TemplateId, used: &JobUsage) {
+    change(job).bills.add(template, &used.billed);
+    let attempt = job.row.attempt_mut();
+    attempt.past = attempt.past.with_usage(used);
 }
 
 fn change(job: &mut Job) -> &mut Change {

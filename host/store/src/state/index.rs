@@ -15,6 +15,7 @@ use gristmill_core::id::{EndpointId, JobId, OwnerId, SubmissionKind};
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::record::StreamPosition;
 use gristmill_core::job::record::{JobCounts, Lease, NewJob, StoreEpoch};
+use gristmill_core::job::retry::JobRetry;
 use gristmill_core::job::state::{Claim, JobEvent, JobStatus};
 use gristmill_core::job::tags::Tags;
 use gristmill_core::signals::EarlyEnd;
@@ -27,6 +28,7 @@ use tokio::sync::oneshot;
 
 use crate::format::CatalogRow;
 use crate::format::EndpointKey;
+use crate::format::past::PastAttempts;
 use crate::format::payload::Payload;
 use crate::medium::SegmentId;
 use crate::state::backlog::{Ack, Backlog, Due, Urgency, Write};
@@ -685,8 +687,13 @@ impl Index {
         };
         let pending = Pending { visible: None, queued: None, change, input: Some(input) };
         let due = job.policy.start.due(now);
-        let attempt =
-            due.map(|due| Arc::new(Attempt { queued_at: Some(due), ..Attempt::default() }));
+        let past = job.policy.retry.map(|rule| {
+            PastAttempts::default().with_retry(JobRetry { rule: Some(rule), ..JobRetry::default() })
+        });
+        let attempt = (due.is_some() || past.is_some()).then(|| {
+            let past = past.unwrap_or_default();
+            Arc::new(Attempt { queued_at: due, past, ..Attempt::default() })
+        });
         let entry = Job {
             id: job.id,
             seq: self.last_seq,

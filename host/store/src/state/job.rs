@@ -12,6 +12,7 @@ use gristmill_core::job::record::{
     Chunk, CompletedJob, HostProcess, JobRecord, PastAttempt, RequeueCause,
 };
 use gristmill_core::job::retention::{ChosenRetention, Retention};
+use gristmill_core::job::retry::JobRetry;
 use gristmill_core::job::state::{Claim, JobState, JobStatus};
 use gristmill_core::job::tags::Tags;
 use gristmill_core::limits::OUTPUT_BYTES_MAX;
@@ -226,8 +227,8 @@ pub(crate) struct Attempt {
     pub(crate) losses: u8,
     /// Bytes of its chunks and its output.
     pub(crate) result_bytes: u64,
-    /// The attempts before it, the usage of all, and whether a caller has shortened the ttl of a
-    /// job with a chosen retention.
+    /// The attempts before it, the usage of all, the retries, and whether a caller has shortened
+    /// the ttl of a job with a chosen retention.
     pub(crate) past: PastAttempts,
 }
 
@@ -599,7 +600,26 @@ impl JobRow {
             started_at,
             ended_at: attempt.finished_at.unwrap_or(now),
             end,
+            error: attempt.error.as_deref().map(|error| PastAttempt::beginning(error).to_owned()),
         })
+    }
+
+    /// The rule of its submission for failed attempts, and those so far.
+    pub(crate) fn retry(&self) -> JobRetry {
+        self.attempt.as_ref().map(|attempt| attempt.past.retry()).unwrap_or_default()
+    }
+
+    /// Whether it waits for the attempt after one that failed.
+    pub(crate) fn waits_for_retry(&self) -> bool {
+        self.status == Some(JobStatus::InQueue) && self.retry().failures > 0
+    }
+
+    /// Changes what the job remembers of its failed attempts.
+    pub(crate) fn set_retry(&mut self, retry: JobRetry) {
+        if self.retry() != retry {
+            let attempt = self.attempt_mut();
+            attempt.past = attempt.past.with_retry(retry);
+        }
     }
 
     /// The attempt that the stream belongs to: the last one, or the next one while none has begun
@@ -641,6 +661,8 @@ impl JobRow {
             worker: attempt.and_then(|attempt| attempt.worker.clone()),
             retries: self.retries.into(),
             error: attempt.and_then(|attempt| attempt.error.clone()),
+            is_exhausted: matches!(status, JobStatus::Failed | JobStatus::TimedOut)
+                && self.retry().is_exhausted,
             progress: None,
             attempt: self.stream_attempt(),
             chunk_count: self.chunk_count(),

@@ -304,7 +304,9 @@ impl Index {
         let is_open = |job: &&Job| job.row.status.is_some_and(|status| !status.is_final());
         let fires = |job: &&Job| {
             let is_first = job.row.last_claim == Claim::default();
-            is_first && job.marks.is_delayed() && (seen_at..=now).contains(&job.queued_at())
+            (is_first || job.row.waits_for_retry())
+                && job.marks.is_delayed()
+                && (seen_at..=now).contains(&job.queued_at())
         };
         jobs.filter(is_open).filter(|job| job.purge_at() <= now || fires(job)).count() as u64
     }

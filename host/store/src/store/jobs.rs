@@ -18,10 +18,12 @@ use gristmill_core::job::record::{
     LeftAttempt, NewJob, Outcome, StreamPosition,
 };
 use gristmill_core::job::retention::HistoryMax;
+use gristmill_core::job::retry::FailedAttempt;
 use gristmill_core::job::state::{JobEvent, JobStatus, ReleaseCause};
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreFull, StoreStats, SubmitAnswer,
+    TriedAgain,
 };
 use gristmill_core::time::Timestamp;
 use tokio::sync::oneshot;
@@ -237,6 +239,22 @@ impl JobStore for Store {
         metered: Metered,
     ) -> FencedAnswer {
         Ok(fenced(self.finish_now(lease, outcome, Some(metered)).await?))
+    }
+
+    async fn try_again(
+        &self,
+        lease: Lease,
+        failed: &FailedAttempt,
+        metered: &Metered,
+    ) -> Result<TriedAgain, StoreError> {
+        let shared = &self.shared;
+        let (tried, notice) =
+            shared.change(|index, now| index.try_again(lease, failed, metered, now))?;
+        if tried == TriedAgain::Queued {
+            shared.notify_queued(notice.as_ref());
+            shared.signals.due_added();
+        }
+        Ok(tried)
     }
 
     async fn bill(&self, lease: Lease, bill: Bill) -> Result<(), StoreError> {

@@ -136,6 +136,7 @@ pub(crate) fn job(endpoint: &str) -> NewJob {
             ttl_ms: TTL_MS,
             low_priority: false,
             start: Start::Now,
+            retry: None,
         },
         retention: Retention::by_default(RETENTION_ASYNC_MS),
         ..new_job(ShardId(7), OwnerId::new("owner").unwrap(), self::endpoint(endpoint))

@@ -24,11 +24,13 @@ use gristmill_core::job::record::{
     LeftAttempt, NewJob, Outcome, StreamPosition, TIMED_OUT_ERROR, queue_limit,
 };
 use gristmill_core::job::retention::HistoryMax;
+use gristmill_core::job::retry::{FailedAttempt, JobRetry};
 use gristmill_core::job::state::{Claim, JobEvent, JobState, JobStatus, ReleaseCause};
 use gristmill_core::limits::{CRASHES_MAX, LOSSES_MAX, QUEUE_JOBS_MAX};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreFull, StoreStats, SubmitAnswer,
+    TriedAgain,
 };
 use gristmill_core::time::{Clock, Timestamp};
 use parking_lot::Mutex;
@@ -219,6 +221,7 @@ impl JobStore for ModelStore {
                 chunks: Vec::new(),
                 chunks_delivered: 0,
                 past_attempts: Vec::new(),
+                retry: JobRetry { rule: new.policy.retry, ..JobRetry::default() },
                 usage: JobUsage::default(),
                 calls: 0,
                 new,
@@ -293,6 +296,21 @@ impl JobStore for ModelStore {
                 state.bill(endpoint, metered.template, owner, &used.billed, now);
             }
             fenced(is_applied)
+        })
+    }
+
+    async fn try_again(
+        &self,
+        lease: Lease,
+        failed: &FailedAttempt,
+        metered: &Metered,
+    ) -> Result<TriedAgain, StoreError> {
+        self.change(|state, now, notifications| {
+            let tried = state.try_again(lease, failed, metered, now, notifications);
+            if tried == TriedAgain::Queued {
+                self.signals.due_added();
+            }
+            tried
         })
     }
 

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-use gristmill_core::billing::usage::{Hour, JobUsage, UsageKey, UsageSum};
+use gristmill_core::billing::usage::{Hour, JobUsage, Metered, UsageKey, UsageSum};
 use gristmill_core::catalog::CatalogEntry;
 use gristmill_core::id::{EndpointId, JobActionId, JobId, OwnerId, TemplateId, WorkerId};
 use gristmill_core::job::action::JobAction;
@@ -18,11 +18,12 @@ use gristmill_core::job::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, HostProcess, JobCounts, JobRecord, Lease, LeftAttempt,
     NewJob, PastAttempt, RequeueCause, StoreEpoch,
 };
+use gristmill_core::job::retry::{AfterFailure, FailedAttempt, JobRetry};
 use gristmill_core::job::state::{Claim, Effect, JobEvent, JobState, JobStatus};
 use gristmill_core::jobs::stream::OutputList;
 use gristmill_core::limits::PAST_ATTEMPTS_MAX;
 use gristmill_core::sharing::shares::Level;
-use gristmill_core::store::StoreError;
+use gristmill_core::store::{StoreError, TriedAgain};
 use gristmill_core::time::Timestamp;
 use gristmill_core::webhook::delivery::Delivery;
 
@@ -96,6 +97,7 @@ pub(super) struct ModelJob {
     pub(super) chunks: Vec<Chunk>,
     pub(super) chunks_delivered: u64,
     pub(super) past_attempts: Vec<PastAttempt>,
+    pub(super) retry: JobRetry,
     pub(super) usage: JobUsage,
 }
 
@@ -156,6 +158,8 @@ impl ModelJob {
             worker: self.worker.clone(),
             retries: self.retries,
             error: self.error.clone(),
+            is_exhausted: matches!(status, JobStatus::Failed | JobStatus::TimedOut)
+                && self.retry.is_exhausted,
             progress: self.progress.clone(),
             attempt: self.attempt(),
             chunk_count: self.chunks.len() as u64,
@@ -177,6 +181,7 @@ impl ModelJob {
             started_at,
             ended_at: self.finished_at.unwrap_or(now),
             end,
+            error: self.error.as_deref().map(|error| PastAttempt::beginning(error).to_owned()),
         });
         let dropped = self.past_attempts.len().saturating_sub(PAST_ATTEMPTS_MAX);
         self.past_attempts.drain(..dropped);
@@ -341,10 +346,16 @@ impl State {
         if let JobEvent::HostLost { loss, .. } = event {
             job.losses = job.losses.and(loss);
         }
+        let mut queued_at = now;
+        if let JobEvent::AttemptFailed { run_at, .. } = event {
+            queued_at = run_at;
+            job.retry.failures += 1;
+        }
         if event == JobEvent::RetryRequested {
             self.last_queue_position += 1;
             job.queue_position = self.last_queue_position;
             job.losses = Losses::default();
+            job.retry = JobRetry { rule: job.retry.rule, ..JobRetry::default() };
             if !job.has_shortened_ttl {
                 let ttl_ms = job.new.policy.ttl_ms;
                 job.ttl_at = job.new.retention.ttl_after_retry(ttl_ms, job.ttl_at, now);
@@ -355,8 +366,11 @@ impl State {
         for effect in effects {
             match effect {
                 Effect::Enqueue => {
-                    job.queued_at = now;
-                    self.ready.insert(job.ready_key(), id);
+                    job.queued_at = queued_at;
+                    job.is_delayed = queued_at > now;
+                    if !job.is_delayed {
+                        self.ready.insert(job.ready_key(), id);
+                    }
                     notifications.queued = Some(id);
                 }
                 Effect::Dequeue => {
@@ -409,6 +423,31 @@ impl State {
             self.change_queue(&endpoint, notifications);
         }
         true
+    }
+
+    /// Ends an attempt that failed.
+    pub(super) fn try_again(
+        &mut self,
+        lease: Lease,
+        failed: &FailedAttempt,
+        metered: &Metered,
+        now: Timestamp,
+        notifications: &mut Notifications,
+    ) -> TriedAgain {
+        let Some(job) = self.leased(lease, now) else { return TriedAgain::Stale };
+        let after = failed.decide(job.retry, job.purge_at(), now);
+        let AfterFailure::RunsAgain(run_at) = after else {
+            job.retry.is_exhausted = after == AfterFailure::EndsExhausted;
+            return TriedAgain::Ends;
+        };
+        let used = JobUsage::of(metered, now.millis_since(job.started_at.unwrap_or(now)));
+        job.usage.add(&used);
+        job.error = Some(failed.error.clone());
+        let (endpoint, owner) = (job.new.endpoint.clone(), job.new.owner.clone());
+        let event = JobEvent::AttemptFailed { by: lease.claim, run_at };
+        self.apply(lease.job, event, now, notifications);
+        self.bill(endpoint, metered.template.clone(), owner, &used.billed, now);
+        TriedAgain::Queued
     }
 
     /// Adds the usage of an attempt to its job, which was cancelled while it ran.

@@ -19,7 +19,7 @@ use crate::json_object::only_objects;
 use crate::schema;
 use crate::settings::{InvalidField, at_most, check_count, check_env, is_domain, number, settings};
 use crate::words::words;
-use crate::{HostPattern, Metering, whole_number};
+use crate::{HostPattern, Metering, Retry, RetryInput, whole_number};
 
 settings! {
     /// The settings of an endpoint.
@@ -122,6 +122,9 @@ settings! {
         /// How many jobs or requests an instance handles, one after the other: several ones for
         /// handlers with a costly start.
         reuse: Reuse, ReuseInput;
+        /// When a job runs again after an attempt that failed. A submission can choose another
+        /// rule.
+        retry: Retry, RetryInput;
         /// How HTTP requests are answered, on an endpoint of the type `LOAD_BALANCER`.
         http: HttpSettings, HttpInput;
     }

@@ -39,6 +39,10 @@ pub struct StatusDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = String, required = false))]
     pub error: Option<Cow<'a, str>>,
+    /// Whether attempts were repeated and the last permitted one failed, too; absent when not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[cfg_attr(feature = "openapi", schema(required = false))]
+    pub exhausted: bool,
     /// Why a waiting job does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = String, required = false))]

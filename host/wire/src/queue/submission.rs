@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::RetryInput;
 #[cfg(feature = "openapi")]
 use crate::schema;
 
@@ -68,6 +69,13 @@ pub struct Policy {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::FilterTime>))]
     pub run_at: Option<String>,
+    /// When the job runs again after an attempt that failed; by default as the endpoint says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetryInput>,
+    /// Whether members of the policy that do not exist are refused. By default they are ignored,
+    /// and the header `X-Ignored-Policy` of the answer names them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strict: Option<bool>,
     /// How long the job is kept after its end; by default as long as the endpoint says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retention: Option<Retention>,
@@ -137,11 +145,13 @@ mod tests {
             low_priority: Some(true),
             delay: Some(7),
             run_at: None,
+            retry: Some(RetryInput { max_attempts: Some(3), ..RetryInput::default() }),
+            strict: None,
             retention: Some(Retention { failed: Some(60_000), ..Retention::default() }),
         };
         let tags = Some(BTreeMap::from([("env".to_owned(), "prod".to_owned())]));
         let full = Submission { webhook: Some("http://h/x"), policy: Some(policy), tags, ..plain };
-        let expected = r#"{"input":{"n": 9007199254740993},"webhook":"http://h/x","policy":{"executionTimeout":5000,"ttl":60000,"lowPriority":true,"delay":7,"retention":{"failed":60000}},"tags":{"env":"prod"}}"#;
+        let expected = r#"{"input":{"n": 9007199254740993},"webhook":"http://h/x","policy":{"executionTimeout":5000,"ttl":60000,"lowPriority":true,"delay":7,"retry":{"maxAttempts":3},"retention":{"failed":60000}},"tags":{"env":"prod"}}"#;
         assert_eq!(serde_json::to_string(&full).unwrap(), expected);
     }
 }

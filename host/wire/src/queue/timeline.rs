@@ -22,7 +22,7 @@ pub struct Timeline {
     /// Oldest first. Those of webhooks are of the endpoint's 1,000 newest deliveries.
     pub events: Vec<TimelineEvent>,
     /// The number of the oldest attempts that are not among the events: the host keeps the last
-    /// attempt and the 8 before it. The first known attempt has no `cause` then.
+    /// attempt and the 32 before it. The first known attempt has no `cause` then.
     pub attempts_omitted: u32,
     /// The trace of the job, in hexadecimal digits. Absent when the submission had no `traceparent`
     /// and the host does not trace the job.
@@ -77,15 +77,16 @@ pub struct TimelineEvent {
     pub at: String,
     /// Its kind.
     pub event: TimelineEventKind,
-    /// Why the job was queued; for `queued`. `submitted` and `retried` by a client; `released`: the
+    /// Why the job was queued; for `queued`. `submitted` and `retried` by a client; `failed`: an
+    /// attempt failed, and the next one begins at the time of this event or later; `released`: the
     /// host stops, or the sandbox that was free is kept for jobs that are deeper in a chain of
     /// calls; `noMemory`: the host had no memory for the attempt; `hostLost`: the host died while
     /// it ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub cause: Option<QueueCause>,
-    /// The number of the job's attempt or of the webhook's, from 1 on; for `started` and
-    /// `webhookSent`.
+    /// The number of the job's attempt or of the webhook's, from 1 on; for `started`,
+    /// `failed` and `webhookSent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub attempt: Option<u32>,
@@ -101,7 +102,8 @@ pub struct TimelineEvent {
     #[serde(skip_serializing_if = "Option::is_none", rename = "httpStatus")]
     #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub http_status: Option<u16>,
-    /// For `ended` in the last attempt, and for `webhookGivenUp`.
+    /// For `ended` and `webhookGivenUp`, and for `failed` its beginning. Of an attempt before the
+    /// last one, at most 64 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub error: Option<String>,
@@ -116,6 +118,8 @@ pub enum TimelineEventKind {
     Queued,
     /// A worker took the job, and its handler began.
     Started,
+    /// An attempt failed, and the job runs again.
+    Failed,
     /// The job ended.
     Ended,
     /// The host tried to send the job's webhook.
@@ -135,6 +139,8 @@ pub enum QueueCause {
     Submitted,
     /// A client retried it.
     Retried,
+    /// Its attempt failed.
+    Failed,
     /// The host stops, or the sandbox that was free is kept for jobs that are deeper in a chain of
     /// calls.
     Released,
@@ -150,6 +156,7 @@ impl TimelineEventKind {
         match self {
             Self::Queued => "queued",
             Self::Started => "started",
+            Self::Failed => "failed",
             Self::Ended => "ended",
             Self::WebhookSent => "webhookSent",
             Self::WebhookDelivered => "webhookDelivered",
@@ -167,6 +174,7 @@ mod tests {
         for kind in [
             TimelineEventKind::Queued,
             TimelineEventKind::Started,
+            TimelineEventKind::Failed,
             TimelineEventKind::Ended,
             TimelineEventKind::WebhookSent,
             TimelineEventKind::WebhookDelivered,

@@ -161,8 +161,9 @@ def make_possible(case, body):
         case.path_parameters["endpoint"] = dice.choice(["playground", "playground", "paused"])
         body["input"] = dice.choice(INPUTS)
     if isinstance(policy := body.get("policy"), dict):
-        # Later calls wait for the jobs, and a time is at most seven days away.
-        for name in ("delay", "runAt"):
+        # Later calls wait for the jobs, a time is at most seven days away, and other members are
+        # refused with `strict`.
+        for name in ("delay", "runAt", "strict"):
             policy.pop(name, None)
     if case.path == "/v1/templates" and isinstance(body.get("name"), str):
         body["name"] = f"{body['name'][:100]} {next(numbers)}"

@@ -35,6 +35,7 @@ async fn handlers_templates_and_endpoints() {
         "env": { "GRAIN": "rye" }, "allowedHosts": ["api.example", "*.mill.example"],
         "memoryMib": 64, "maxFuel": 1_000_000, "metering": "fuel", "maxWaitingJobs": 100,
         "reuse": { "maxJobs": 9, "maxIdle": 60 },
+        "retry": { "maxAttempts": 4, "timeouts": true },
         "retention": { "maxJobs": 1_000, "maxMib": 100 },
     });
     check("endpoint-with-all-fields", &client.post("/v1/endpoints", &all).await);

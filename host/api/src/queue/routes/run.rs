@@ -24,7 +24,8 @@ use crate::queue::{idempotency, submission};
     params(IdempotencyKey), request_body = Submission<'_>,
     responses(
         (status = 200, description = "It is on stable storage", body = Accepted,
-            headers(("Idempotent-Replayed" = bool, description = "It was sent before"))),
+            headers(("Idempotent-Replayed" = bool, description = "It was sent before"),
+                ("X-Ignored-Policy" = String, description = "Members of `policy` that do not exist"))),
         BodyRefused, QueueRefused, KeyReused,
     ),
 )]
@@ -38,14 +39,16 @@ pub(crate) async fn run(
     let receivers = state.receivers.clone();
     let trace = call.trace;
     let check = move |body: &_| {
-        let submission = submission::parse(body)?;
+        let mut submission = submission::parse(body)?;
+        let ignored = submission.take_ignored();
         submission.check_receiver(&*receivers)?;
         let record = idempotency.record(&owner, "run", body);
-        Ok(submission.into_request(owner, SubmitMode::Async, record, trace))
+        Ok((submission.into_request(owner, SubmitMode::Async, record, trace), ignored))
     };
-    let request = state.checks.run(&call.key, &body.bytes, check).await?;
+    let (request, ignored) = state.checks.run(&call.key, &body.bytes, check).await?;
     let submitted = state.jobs.submit(&call.deployment, request).await?;
     let mut response = dto::accepted(submitted.id, JobStatus::InQueue).into_response();
     idempotency::add_replayed_header(submitted.is_repeated, &mut response);
+    ignored.add_header(&mut response);
     Ok(response)
 }

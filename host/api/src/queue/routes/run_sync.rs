@@ -29,6 +29,7 @@ use crate::request::query::Query;
             headers(
                 ("X-Job-Id" = String, description = "The job's id"),
                 ("Idempotent-Replayed" = bool, description = "It was sent before"),
+                ("X-Ignored-Policy" = String, description = "Members of `policy` that do not exist"),
             )),
         BodyRefused, QueueRefused, KeyReused,
     ),
@@ -51,17 +52,19 @@ pub(crate) async fn run_sync(
     let receivers = state.receivers.clone();
     let trace = call.trace;
     let check = move |body: &_| {
-        let submission = submission::parse(body)?;
+        let mut submission = submission::parse(body)?;
+        let ignored = submission.take_ignored();
         submission.check_receiver(&*receivers)?;
         let record = idempotency.record(&owner, "runsync", body);
-        Ok(submission.into_request(owner, mode, record, trace))
+        Ok((submission.into_request(owner, mode, record, trace), ignored))
     };
-    let request = state.checks.run(&call.key, &body.bytes, check).await?;
+    let (request, ignored) = state.checks.run(&call.key, &body.bytes, check).await?;
     let Submitted { id, is_repeated, completed } =
         state.jobs.submit(&call.deployment, request).await?;
     drop(body); // the job is stored; its body is no longer in flight
     if let Some(completed) = completed {
         let mut response = dto::status_document(&state.jobs.document_of(completed), None);
+        ignored.add_header(&mut response);
         dto::add_job_id_header(&mut response, id);
         return Ok(response);
     }
@@ -76,6 +79,7 @@ pub(crate) async fn run_sync(
     // The job continues without the call, and only this header names it.
     let mut response = answer.unwrap_or_else(ApiError::into_response);
     idempotency::add_replayed_header(is_repeated, &mut response);
+    ignored.add_header(&mut response);
     dto::add_job_id_header(&mut response, id);
     Ok(response)
 }

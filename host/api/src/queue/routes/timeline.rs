@@ -70,6 +70,7 @@ fn event(TimelineEntry { at, event }: TimelineEntry) -> wire::TimelineEvent {
     let kind = match &event {
         TimelineEvent::Queued { .. } => TimelineEventKind::Queued,
         TimelineEvent::Started { .. } => TimelineEventKind::Started,
+        TimelineEvent::Failed { .. } => TimelineEventKind::Failed,
         TimelineEvent::Ended { .. } => TimelineEventKind::Ended,
         TimelineEvent::WebhookSent { .. } => TimelineEventKind::WebhookSent,
         TimelineEvent::WebhookDelivered => TimelineEventKind::WebhookDelivered,
@@ -89,6 +90,9 @@ fn event(TimelineEntry { at, event }: TimelineEntry) -> wire::TimelineEvent {
         TimelineEvent::Queued { cause } => wire::TimelineEvent { cause, ..plain },
         TimelineEvent::Started { attempt, worker } => {
             wire::TimelineEvent { attempt: Some(attempt), worker_id: worker, ..plain }
+        }
+        TimelineEvent::Failed { attempt, error } => {
+            wire::TimelineEvent { attempt: Some(attempt), error, ..plain }
         }
         TimelineEvent::Ended { status, error } => {
             wire::TimelineEvent { status: Some(status), error, ..plain }

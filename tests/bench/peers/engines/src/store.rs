@@ -60,8 +60,7 @@ impl Store {
         let clock = Arc::new(JobClock { ended: AtomicU64::new(0), begun: Instant::now() });
         let settings = Settings::with_journal(LOG_BYTES);
         let signals = Arc::new(Signals::default());
-        let (store, _) =
-            gristmill_store::Store::open(dir, clock.clone(), signals, settings).unwrap();
+        let (store, _) = gristmill_store::Store::open(dir, clock.clone(), signals, settings).unwrap();
         let waiting = store.stats().jobs;
         let it = Self {
             store,
@@ -78,12 +77,7 @@ impl Store {
         let job = NewJob {
             id: JobId::generate(SubmissionKind::Sync, self.store.shard()),
             input: Json::from_stored(payload.clone()),
-            policy: Policy {
-                execution_timeout_ms: Some(600_000),
-                ttl_ms: 1 << 40,
-                low_priority: false,
-                start: Start::Now,
-            },
+            policy: Policy { execution_timeout_ms: Some(600_000), ttl_ms: 1 << 40, low_priority: false, start: Start::Now, retry: None },
             retention: Retention::by_default(self.kept),
             ..new_job(self.store.shard(), self.owner.clone(), self.endpoint.clone())
         };
