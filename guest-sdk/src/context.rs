@@ -142,6 +142,37 @@ impl Context {
         self.host.retire();
     }
 
+    /// If this attempt fails, its job runs again after `delay`, if the rule of its retries permits
+    /// another attempt. The delay has whole milliseconds, rounded up, and is at most 7 days; a
+    /// longer one counts as 7 days. The last call of this function or of
+    /// [`never_retry`](Self::never_retry) counts. It has no effect on an attempt that does not
+    /// fail.
+    ///
+    /// ```
+    /// # use gristmill_sdk::testing::{RetryWish, TestContext};
+    /// use std::time::Duration;
+    ///
+    /// let ctx = TestContext::new();
+    /// ctx.retry_after(Duration::from_secs(30));
+    /// assert_eq!(ctx.retry_wish(), Some(RetryWish::After(Duration::from_secs(30))));
+    /// ```
+    pub fn retry_after(&self, delay: Duration) {
+        self.host.retry_after(Some(delay));
+    }
+
+    /// If this attempt fails, its job does not run again, whatever the rule of its retries is. The
+    /// last call of this function or of [`retry_after`](Self::retry_after) counts.
+    ///
+    /// ```
+    /// # use gristmill_sdk::testing::{RetryWish, TestContext};
+    /// let ctx = TestContext::new();
+    /// ctx.never_retry();
+    /// assert_eq!(ctx.retry_wish(), Some(RetryWish::Never));
+    /// ```
+    pub fn never_retry(&self) {
+        self.host.retry_after(None);
+    }
+
     /// Appends one chunk to the job's stream. Waits while the host's buffer for this job is full.
     ///
     /// # Errors

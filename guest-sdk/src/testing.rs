@@ -423,6 +423,20 @@ impl TestContext {
         self.host.state().retired
     }
 
+    /// What the handler wishes for its job if the attempt fails: its last call of
+    /// [`Context::retry_after`] or [`Context::never_retry`]. `None` without a call.
+    ///
+    /// ```
+    /// # use gristmill_sdk::testing::{RetryWish, TestContext};
+    /// let ctx = TestContext::new();
+    /// assert_eq!(ctx.retry_wish(), None);
+    /// ctx.never_retry();
+    /// assert_eq!(ctx.retry_wish(), Some(RetryWish::Never));
+    /// ```
+    pub fn retry_wish(&self) -> Option<RetryWish> {
+        self.host.state().retry_wish
+    }
+
     /// The HTTP requests, in order, refused ones included.
     ///
     /// ```
@@ -469,6 +483,15 @@ impl Call {
             idempotency_key: key.map(str::to_owned),
         }
     }
+}
+
+/// What a handler wishes for its job if the attempt fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetryWish {
+    /// It does not run again.
+    Never,
+    /// It runs again after this time, if the rule of its retries permits another attempt.
+    After(Duration),
 }
 
 /// One chunk of a job's stream.

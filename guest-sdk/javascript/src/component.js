@@ -29,6 +29,7 @@ const host = {
   cancelled: wit.cancelled,
   s3Config: () => wit.s3() ?? undefined,
   retire: wit.retire,
+  retryAfter: wit.retryAfter,
   emit: (output, metrics) => {
     try {
       emit(output.toWellFormed(), metrics?.toWellFormed() ?? null);

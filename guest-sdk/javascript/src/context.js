@@ -55,6 +55,18 @@ export class Context {
     this.#host.retire();
   }
 
+  retryAfter(ms) {
+    if (typeof ms !== "number" || Number.isNaN(ms)) {
+      throw new TypeError(`ms: expected a number of milliseconds, got ${String(ms)}`);
+    }
+    // QuickJS cannot pass a larger number.
+    this.#host.retryAfter(Math.min(Math.max(Math.round(ms), 0), 2 ** 31 - 1));
+  }
+
+  neverRetry() {
+    this.#host.retryAfter(null);
+  }
+
   emit(output, metrics) {
     let texts;
     try {

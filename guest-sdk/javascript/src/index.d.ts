@@ -73,6 +73,19 @@ export class Context {
    */
   retire(): void;
   /**
+   * If this attempt fails, its job runs again after so many milliseconds, if the rule of its retries
+   * permits another attempt. The delay is rounded to whole milliseconds, and is at most 7 days; a
+   * longer one counts as 7 days, and a negative one as zero. The last call of this method or of
+   * `neverRetry` counts. It has no effect on an attempt that does not fail. Throws a `TypeError` if
+   * `ms` is not a number.
+   */
+  retryAfter(ms: number): void;
+  /**
+   * If this attempt fails, its job does not run again, whatever the rule of its retries is. The last
+   * call of this method or of `retryAfter` counts.
+   */
+  neverRetry(): void;
+  /**
    * Appends one chunk to the job's stream; the client receives `metrics` together with it.
    * Waits while the host's buffer for this job is full. Throws {@link EmitError}.
    */

@@ -51,6 +51,11 @@ export class TestContext extends Context {
   readonly calls: { endpoint: string; input: any; idempotencyKey?: string }[];
   /** Whether the handler asked the host to give its instance no further job. */
   readonly retired: boolean;
+  /**
+   * What the handler wishes for its job if the attempt fails: the milliseconds of its last
+   * `retryAfter`, `"never"` after `neverRetry`, and undefined without a call.
+   */
+  readonly retryWish: number | "never" | undefined;
   /** Runs a handler as the platform does. Rejects with a `GristmillError` when the job fails. */
   run(handler: JobHandler | Handler<any, any>, input: unknown): Promise<any>;
   /** Runs a handler with JSON text as input and output. */

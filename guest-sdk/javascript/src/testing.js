@@ -14,6 +14,7 @@ export class TestContext extends Context {
   requests = [];
   calls = [];
   retired = false;
+  retryWish = undefined;
   #answersFetch;
 
   constructor(options = {}) {
@@ -51,6 +52,7 @@ export class TestContext extends Context {
       s3Config: () => s3Config,
       traceParent: () => traceParent,
       retire: () => void (this.retired = true),
+      retryAfter: (ms) => void (this.retryWish = ms ?? "never"),
       emit: (output, metrics) => {
         if (emitClosed) throw new EmitError("closed");
         if (metrics && !metrics.startsWith("{")) {

@@ -28,6 +28,26 @@ test("facts are what was told", () => {
   assert.throws(() => new TestContext({ cancelled: true }).checkCancelled(), Cancelled);
 });
 
+test("the last wish counts", () => {
+  const ctx = new TestContext();
+  assert.equal(ctx.retryWish, undefined);
+  for (const [ms, wish] of [
+    [30_000, 30_000],
+    [1.4, 1],
+    [-1, 0],
+    [Infinity, 2 ** 31 - 1],
+  ]) {
+    ctx.retryAfter(ms);
+    assert.equal(ctx.retryWish, wish);
+  }
+  ctx.neverRetry();
+  assert.equal(ctx.retryWish, "never");
+  for (const wrong of [NaN, undefined, null, "1"]) {
+    assert.throws(() => ctx.retryAfter(wrong), /^TypeError: ms: expected a number of milliseconds/);
+  }
+  assert.equal(ctx.retryWish, "never");
+});
+
 test("each level has its method", () => {
   const ctx = new TestContext();
   const levels = ["trace", "debug", "info", "warn", "error"];

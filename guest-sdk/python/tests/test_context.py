@@ -1,5 +1,6 @@
 """The context and its fake host: chunks, progress, log, HTTP."""
 
+import math
 import unittest
 
 from gristmill import CallError, Cancelled, EmitError, Failed, FailedJob, S3Config, context, http
@@ -40,6 +41,24 @@ class Facts(unittest.TestCase):
         TestContext().check_cancelled()
         with self.assertRaises(Cancelled):
             TestContext(cancelled=True).check_cancelled()
+
+    def test_the_last_wish_counts(self) -> None:
+        ctx = TestContext()
+        self.assertIsNone(ctx.retry_wish)
+        for seconds, wish in [
+            (30, 30),
+            (1.1, 1.1),
+            (0.0004, 0),
+            (-1, 0),
+            (math.inf, (2**32 - 1) / 1000),
+        ]:
+            ctx.retry_after(seconds)
+            self.assertEqual(ctx.retry_wish, wish)
+        ctx.never_retry()
+        self.assertEqual(ctx.retry_wish, "never")
+        with self.assertRaises(ValueError):
+            ctx.retry_after(math.nan)
+        self.assertEqual(ctx.retry_wish, "never")
 
     def test_the_secret_is_hidden(self) -> None:
         self.assertNotIn("hunter2", repr(S3Config(access_secret="hunter2")))

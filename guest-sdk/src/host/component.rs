@@ -86,6 +86,10 @@ impl Host {
         context::retire();
     }
 
+    pub(crate) fn retry_after(&self, delay: Option<Duration>) {
+        context::retry_after(delay.map(millis));
+    }
+
     pub(crate) fn emit(&self, chunk: &str, metrics: Option<&str>) -> Result<(), EmitError> {
         output::emit(chunk, metrics).map_err(|error| match error {
             output::EmitError::Closed => EmitError::Closed,
@@ -113,9 +117,7 @@ impl Host {
 
     pub(crate) fn http_send(&self, request: http::Request) -> Result<http::Response, http::Error> {
         let http::Request { method, url, headers, body, timeout } = request;
-        let timeout_ms = timeout.map(|timeout| {
-            u32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX)
-        });
+        let timeout_ms = timeout.map(millis);
         match wit_http::send(&wit_http::Request { method, url, headers, body, timeout_ms }) {
             Ok(wit_http::Response { status, headers, body }) => {
                 Ok(http::Response { status, headers, body })
@@ -155,6 +157,11 @@ impl Host {
     ) -> Result<String, CallError> {
         endpoints::call(endpoint, input, key).map_err(lift_call_error)
     }
+}
+
+/// Whole milliseconds, rounded up; at most 2^32 - 1.
+fn millis(duration: Duration) -> u32 {
+    u32::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX)
 }
 
 fn lift_call_error(error: endpoints::CallError) -> CallError {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::testing::{Call, Chunk};
+use crate::testing::{Call, Chunk, RetryWish};
 use crate::{CallError, EmitError, Level, S3Config, http};
 
 /// The pieces of an answer's body, or the error after some of them.
@@ -52,6 +52,7 @@ pub(crate) struct State {
     pub(crate) requests: Vec<http::Request>,
     pub(crate) calls: Vec<Call>,
     pub(crate) retired: bool,
+    pub(crate) retry_wish: Option<RetryWish>,
 }
 
 impl Default for State {
@@ -74,6 +75,7 @@ impl Default for State {
             requests: Vec::new(),
             calls: Vec::new(),
             retired: false,
+            retry_wish: None,
         }
     }
 }
@@ -111,6 +113,10 @@ impl Host {
 
     pub(crate) fn retire(&self) {
         self.state().retired = true;
+    }
+
+    pub(crate) fn retry_after(&self, delay: Option<Duration>) {
+        self.state().retry_wish = Some(delay.map_or(RetryWish::Never, RetryWish::After));
     }
 
     pub(crate) fn emit(&self, output: &str, metrics: Option<&str>) -> Result<(), EmitError> {

@@ -26,6 +26,9 @@ struct Input {
     key: Option<String>,
     ms: Option<u64>,
     delay_ms: Option<u64>,
+    retry_after_ms: Option<u64>,
+    #[serde(default)]
+    never_retry: bool,
     count: Option<u64>,
     steps: Option<u64>,
     rounds: Option<u64>,
@@ -130,6 +133,12 @@ fn play(ctx: &Context, mut input: Input) -> Result<Output, Error> {
         Op::Fail => {
             if let Some(value) = &input.value {
                 ctx.progress(value);
+            }
+            if let Some(ms) = input.retry_after_ms {
+                ctx.retry_after(Duration::from_millis(ms));
+            }
+            if input.never_retry {
+                ctx.never_retry();
             }
             Err(Error::failed(input.message.as_deref().unwrap_or("asked to fail")))
         }

@@ -1,5 +1,7 @@
+use std::time::Duration;
+
 use gristmill_sdk::http::{self, Response};
-use gristmill_sdk::testing::TestContext;
+use gristmill_sdk::testing::{RetryWish, TestContext};
 use gristmill_sdk::{Error, Level, S3Config};
 use serde_json::json;
 
@@ -23,6 +25,19 @@ fn fail_says_what_it_was_told() {
     let input = r#"{"op":"fail","message":"no flour"}"#;
     let error = TestContext::new().run_json(play, input).unwrap_err();
     assert!(matches!(&error, Error::Failed(failure) if failure.message == "no flour"));
+}
+
+#[test]
+fn fail_has_the_wish_that_it_was_told() {
+    for (more, wish) in [
+        ("", None),
+        (r#","retry_after_ms":250"#, Some(RetryWish::After(Duration::from_millis(250)))),
+        (r#","never_retry":true"#, Some(RetryWish::Never)),
+    ] {
+        let ctx = TestContext::new();
+        ctx.run_json(play, &format!(r#"{{"op":"fail"{more}}}"#)).unwrap_err();
+        assert_eq!(ctx.retry_wish(), wish);
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ use gristmill_core::id::WorkerId;
 use gristmill_core::job::handler_call::{CallError, HandlerCall};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Chunk, Part};
+use gristmill_core::job::retry::RetryWish;
 use gristmill_core::job::state::Claim;
 use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{
@@ -24,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::messages::{
     Answer, Answered, AttemptName, Call, ChunkMessage, Chunks, End, Failure, How, KeptAttempt,
-    LogLine, Prepare, Refusal, RefusalKind, Requested, Start, Stop, UsageMessage,
+    LogLine, Prepare, Refusal, RefusalKind, Requested, Start, Stop, UsageMessage, Wish,
 };
 
 /// A message that this host cannot use.
@@ -281,7 +282,7 @@ pub(crate) fn call_error(refusal: Refusal) -> CallError {
 }
 
 pub(crate) fn end(report: AttemptReport) -> End {
-    let AttemptReport { end, usage } = report;
+    let AttemptReport { end, usage, wish } = report;
     let how = match end {
         AttemptEnd::Returned(output) => How::Returned(output.as_bytes().clone()),
         AttemptEnd::Failed { reason, error } => {
@@ -314,7 +315,11 @@ pub(crate) fn end(report: AttemptReport) -> End {
         chunks,
         log_lines_dropped,
     };
-    End { how: Some(how), usage: Some(usage) }
+    let wish = wish.map(|wish| match wish {
+        RetryWish::Never => Wish::Never(Stop {}),
+        RetryWish::After(ms) => Wish::AfterMs(ms),
+    });
+    End { how: Some(how), usage: Some(usage), wish }
 }
 
 pub(crate) fn report(message: End) -> Result<AttemptReport, Unusable> {
@@ -351,7 +356,11 @@ pub(crate) fn report(message: End) -> Result<AttemptReport, Unusable> {
         chunks,
         log_lines_dropped,
     };
-    Ok(AttemptReport { end, usage })
+    let wish = message.wish.map(|wish| match wish {
+        Wish::Never(Stop {}) => RetryWish::Never,
+        Wish::AfterMs(ms) => RetryWish::After(ms),
+    });
+    Ok(AttemptReport { end, usage, wish })
 }
 
 impl From<Unusable> for CallError {

@@ -338,6 +338,19 @@ pub(crate) struct End {
     pub(crate) how: Option<How>,
     #[prost(message, optional, tag = "6")]
     pub(crate) usage: Option<UsageMessage>,
+    /// What the handler wishes for its job if the attempt has failed; empty without a wish.
+    #[prost(oneof = "Wish", tags = "7, 8")]
+    pub(crate) wish: Option<Wish>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum Wish {
+    /// The job does not run again.
+    #[prost(message, tag = "7")]
+    Never(Stop),
+    /// It runs again after so many milliseconds.
+    #[prost(uint64, tag = "8")]
+    AfterMs(u64),
 }
 
 #[derive(Clone, PartialEq, Oneof)]

@@ -25,6 +25,7 @@ use crate::job::handler_call::{CallError, HandlerCall};
 use crate::job::loss::HostLoss;
 use crate::job::payload::Json;
 use crate::job::record::{Chunk, HostProcess, LeftAttempt, S3Config};
+use crate::job::retry::RetryWish;
 use crate::job::state::Claim;
 use crate::limits::UPLOADS_WAITING_MAX;
 use crate::metrics::endpoint::{AttemptValues, RequestEnd};
@@ -412,19 +413,21 @@ impl LogLevel {
     }
 }
 
-/// The end of an attempt, and its usage.
+/// The end of an attempt, its usage, and the wish of its handler.
 #[derive(Debug, Clone)]
 pub struct AttemptReport<T = Json> {
     /// How it ended.
     pub end: AttemptEnd<T>,
     /// The usage of the attempt.
     pub usage: Usage,
+    /// What the handler wishes for its job if the attempt has failed; `None` without a wish.
+    pub wish: Option<RetryWish>,
 }
 
-/// Of an attempt without usage: its handler was not called, or nothing is known of it.
+/// Of an attempt without usage or wish: its handler was not called, or nothing is known of it.
 impl<T> From<AttemptEnd<T>> for AttemptReport<T> {
     fn from(end: AttemptEnd<T>) -> Self {
-        Self { end, usage: Usage::default() }
+        Self { end, usage: Usage::default(), wish: None }
     }
 }
 

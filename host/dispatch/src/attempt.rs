@@ -220,8 +220,7 @@ async fn perform(
                 kind,
                 // The store keeps no more of it.
                 error: PastAttempt::beginning(outcome.error().unwrap_or_default()).to_owned(),
-                // No handler has a wish yet.
-                wish: None,
+                wish: report.wish,
                 endpoint_rule,
                 random: rand::random(),
             });

@@ -126,8 +126,10 @@ mod tests {
         let job = JobId::generate(SubmissionKind::Async, ShardId(0));
         let lease = Lease { job, claim: Claim(2), epoch: StoreEpoch(1) };
         let ended = EndedAttempt { endpoint: &endpoint, lease, number: 2, waited_us: 4_000_000 };
-        let report =
-            AttemptReport { end, usage: Usage { fuel: Some(7), cpu_us: 8, ..Usage::default() } };
+        let report = AttemptReport {
+            usage: Usage { fuel: Some(7), cpu_us: 8, ..Usage::default() },
+            ..end.into()
+        };
         spans.end(&ended, &WorkerId::new("w1-v3").unwrap(), &report);
         let [attempt, job_span] = <[Span; 2]>::try_from(sink.take()).unwrap();
         assert_eq!(attempt.context, context);

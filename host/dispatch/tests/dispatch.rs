@@ -24,6 +24,7 @@ use gristmill_core::job::handler_call::HandlerCall;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::policy::{Policy, Start};
 use gristmill_core::job::record::{Chunk, JobRecord, NewJob, RequeueCause};
+use gristmill_core::job::retry::{Retry, RetryWish};
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun, FailureReason, Reservation,
@@ -170,7 +171,12 @@ impl Runtime for ScriptedRuntime {
             }
         };
         self.running.fetch_sub(1, Ordering::SeqCst);
-        end.into()
+        let wish = match &script["wish"] {
+            serde_json::Value::Null => None,
+            serde_json::Value::Number(ms) => Some(RetryWish::After(ms.as_u64().unwrap())),
+            _ => Some(RetryWish::Never),
+        };
+        AttemptReport { wish, ..end.into() }
     }
 
     /// No test sends requests.
@@ -245,8 +251,12 @@ impl Bench {
     }
 
     async fn submit_with(&self, script: &str, policy: Policy) -> JobId {
+        self.submit_input(&serde_json::json!({ "do": script }), policy).await
+    }
+
+    async fn submit_input(&self, input: &serde_json::Value, policy: Policy) -> JobId {
         let id = JobId::generate(SubmissionKind::Async, self.store.shard());
-        let input = Json::from_value(&serde_json::json!({ "do": script }));
+        let input = Json::from_value(input);
         let job = NewJob {
             id,
             input,
@@ -511,6 +521,44 @@ async fn low_priority_runs_only_on_workers_that_exist_already() {
     let normal = bench.submit("return", false).await;
     bench.until(normal, COMPLETED).await;
     bench.until(low, COMPLETED).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_job_runs_again_as_its_handler_wishes() {
+    let bench = Bench::new(0, 1).await;
+    let rule = Retry { max_attempts: 2, initial_delay_ms: 60_000, jitter: 0, ..Retry::default() };
+    let wishes = [
+        (serde_json::json!(null), Some(60_000)),
+        (serde_json::json!(2_000), Some(2_000)),
+        (serde_json::json!("never"), None),
+    ];
+    for (wish, delay_ms) in wishes {
+        let policy = Policy {
+            execution_timeout_ms: Some(60_000),
+            ttl_ms: 3_600_000,
+            low_priority: false,
+            start: Start::Now,
+            retry: Some(rule),
+        };
+        let input = serde_json::json!({ "do": "fail", "wish": wish });
+        let id = bench.submit_input(&input, policy).await;
+        let began = bench.store.now();
+        if let Some(ms) = delay_ms {
+            while bench.record(id).await.unwrap().retries == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let record = bench.record(id).await.unwrap();
+            assert_eq!(record.status, JobStatus::InQueue, "{wish}");
+            assert_eq!(record.queued_at, began.plus_millis(ms), "{wish}");
+            bench.pass(ms).await;
+        }
+        bench.until(id, Some(JobStatus::Failed)).await;
+        assert_eq!(
+            bench.record(id).await.unwrap().retries,
+            u32::from(delay_ms.is_some()),
+            "{wish}"
+        );
+    }
 }
 
 /// The ttl deletes a job whose time is over. It does so only much later if the clock is set back

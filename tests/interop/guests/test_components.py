@@ -89,6 +89,17 @@ class Everywhere(unittest.TestCase):
                 self.fails(endpoint)
                 self.calls(endpoint)
 
+    def test_a_handler_chooses_whether_and_when_its_job_runs_again(self):
+        # Without the wish the job would wait for ten minutes.
+        policy = {"retry": {"maxAttempts": 3, "initialDelayMs": 600_000}}
+        for endpoint in FEATURES:
+            with self.subTest(endpoint):
+                again = run(endpoint, {"op": "retry-after"}, policy=policy)
+                self.assertEqual((again["status"], again.get("output")), ("COMPLETED", 2), again)
+                ended = run(endpoint, {"op": "never-retry"}, policy=policy)
+                self.assertEqual(ended["status"], "FAILED", ended)
+                self.assertEqual(ended["error"], "the wheel is stuck in attempt 1")
+
     def calls(self, endpoint):
         called = "rust-token-stream"
         value = {"prompt": "slow mills"}

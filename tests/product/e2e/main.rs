@@ -59,6 +59,7 @@ mod registry_foreign;
 mod registry_rules;
 mod retention;
 mod retries;
+mod retry_wish;
 mod reuse;
 mod samples;
 mod sandbox;

@@ -57,6 +57,7 @@ class _Host:
     cancelled = staticmethod(wit_context.cancelled)
     trace_parent = staticmethod(wit_context.trace_parent)
     retire = staticmethod(wit_context.retire)
+    retry_after = staticmethod(wit_context.retry_after)
     progress = staticmethod(wit_output.progress)
 
     def s3_config(self) -> S3Config | None:

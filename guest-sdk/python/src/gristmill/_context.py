@@ -39,6 +39,7 @@ class Host(Protocol):
     def s3_config(self) -> S3Config | None: ...
     def trace_parent(self) -> str | None: ...
     def retire(self) -> None: ...
+    def retry_after(self, delay_ms: int | None) -> None: ...
     def emit(self, output: str, metrics: str | None) -> None: ...
     def progress(self, value: str) -> None: ...
     def log(self, level: Level, message: str) -> None: ...
@@ -107,6 +108,19 @@ class Context:
         """Asks the host to give this instance no further job, for example after an error that may
         have left a global in a wrong state. It has no effect on an endpoint without ``reuse``."""
         self._host.retire()
+
+    def retry_after(self, seconds: float) -> None:
+        """If this attempt fails, its job runs again after so many seconds, if the rule of its
+        retries permits another attempt. The delay is rounded to milliseconds, and is at most 7
+        days; a longer one counts as 7 days, and a negative one as zero. The last call of this
+        method or of :meth:`never_retry` counts. It has no effect on an attempt that does not fail.
+        Raises :class:`ValueError` for NaN."""
+        self._host.retry_after(round(min(max(seconds * 1000, 0), 2**32 - 1)))
+
+    def never_retry(self) -> None:
+        """If this attempt fails, its job does not run again, whatever the rule of its retries is.
+        The last call of this method or of :meth:`retry_after` counts."""
+        self._host.retry_after(None)
 
     def emit(self, output: Any, metrics: dict[str, Any] | None = None) -> None:
         """Appends one chunk to the job's stream; the client receives ``metrics`` together with it.

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from . import _handler, http
 from ._context import Context, Level, S3Config
@@ -87,6 +87,9 @@ class TestContext(Context):
         """The calls of other endpoints, by :meth:`submit` and :meth:`call`."""
         self.retired = False
         """Whether the handler asked the host to give its instance no further job."""
+        self.retry_wish: float | Literal["never"] | None = None
+        """What the handler wishes for its job if the attempt fails: the seconds of its last
+        :meth:`retry_after`, ``"never"`` after :meth:`never_retry`, and ``None`` without a call."""
         super().__init__(job_id, _Host(self))
 
     @property
@@ -130,6 +133,9 @@ class _Host:
 
     def retire(self) -> None:
         self._test.retired = True
+
+    def retry_after(self, delay_ms: int | None) -> None:
+        self._test.retry_wish = "never" if delay_ms is None else delay_ms / 1000
 
     def emit(self, output: str, metrics: str | None) -> None:
         test = self._test

@@ -108,7 +108,7 @@ fn describe(notice: JobEventNotice<'_>) -> Vec<String> {
         JobEventNotice::Started { attempt } => vec![format!("started, attempt {attempt}")],
         JobEventNotice::Logged { level, line } => vec![format!("{}: {line}", level.as_str())],
         JobEventNotice::Trapped(stack) => describe_stack(stack),
-        JobEventNotice::Ended(AttemptReport { end, usage }) => {
+        JobEventNotice::Ended(AttemptReport { end, usage, .. }) => {
             let summary = run::summary(usage);
             let (status, error) = match end {
                 AttemptEnd::Returned(_) => ("COMPLETED", None),
@@ -135,7 +135,9 @@ mod tests {
     #[test]
     fn each_event_is_a_line() {
         let usage = Usage { run_us: 1_203, fuel: Some(33_518), chunks: 6, ..Usage::default() };
-        let ended = |end| describe(JobEventNotice::Ended(&AttemptReport { end, usage })).concat();
+        let ended = |end: AttemptEnd| {
+            describe(JobEventNotice::Ended(&AttemptReport { usage, ..end.into() })).concat()
+        };
         let completed = ended(AttemptEnd::Returned(Json::null()));
         assert!(completed.starts_with("COMPLETED (ran 1.203 ms"), "{completed}");
         assert!(completed.contains("fuel 33 518"), "{completed}");

@@ -50,7 +50,7 @@ async fn perform(
     stop: CancellationToken,
 ) -> Option<(Observed, Usage)> {
     let timeout = bench.timeout(&job);
-    let AttemptReport { end, usage } = bench.perform(job, sink.clone(), stop).await;
+    let AttemptReport { end, usage, .. } = bench.perform(job, sink.clone(), stop).await;
     let mut kept = sink.0.lock();
     let (status, output, error) = match end {
         AttemptEnd::Returned(value) if value.is_null() && usage.chunks > 0 => {

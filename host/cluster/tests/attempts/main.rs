@@ -26,6 +26,7 @@ use gristmill_core::job::handler_call::CallError;
 use gristmill_core::job::loss::HostLoss;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Part, S3Config};
+use gristmill_core::job::retry::RetryWish;
 use gristmill_core::job::state::{Claim, JobStatus};
 use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptKey, FailureReason, Runtime};
@@ -111,6 +112,16 @@ async fn the_end_of_an_attempt_is_that_of_its_runner() {
             assert_eq!(error, "ground down")
         }
         other => panic!("{other:?}"),
+    }
+    for (wish, expected) in [
+        (json!(null), None),
+        (json!(0), Some(RetryWish::After(0))),
+        (json!(604_800_000), Some(RetryWish::After(604_800_000))),
+        (json!("never"), Some(RetryWish::Never)),
+    ] {
+        let attempt = active.attempt(&json!({ "do": "fail", "wish": wish }));
+        let report = active.perform(attempt, Arc::default()).await;
+        assert_eq!(report.wish, expected);
     }
     // 20 MB in both directions.
     let value = "x".repeat(20_000_000);

@@ -11,6 +11,7 @@ use gristmill_core::id::EndpointId;
 use gristmill_core::job::handler_call::HandlerCall;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Chunk, Part};
+use gristmill_core::job::retry::RetryWish;
 use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun, FailureReason, LogLevel,
@@ -219,7 +220,12 @@ impl Runtime for Scripted {
             other => panic!("no such script: {other}"),
         };
         running.1 = true;
-        AttemptReport { end, usage: Usage { run_us: 7, fuel: Some(9), ..Usage::default() } }
+        let wish = match &script["wish"] {
+            Value::Null => None,
+            Value::Number(ms) => Some(RetryWish::After(ms.as_u64().unwrap())),
+            _ => Some(RetryWish::Never),
+        };
+        AttemptReport { end, usage: Usage { run_us: 7, fuel: Some(9), ..Usage::default() }, wish }
     }
 
     /// No test sends requests.

@@ -46,7 +46,7 @@ pub(crate) async fn perform(
     let ((), attempt) = attempt.replace(call);
     let serving = runtime.serve(reservation, attempt, sink);
     let (report, output) = tokio::join!(serving, collected(answered, (is_head, &path), &stop));
-    let AttemptReport { end, usage } = report;
+    let AttemptReport { end, usage, wish } = report;
     let end = match (output, end) {
         // What the handler does after its answer changes nothing for a client.
         (Ok(output), _) => AttemptEnd::Returned(output),
@@ -61,7 +61,7 @@ pub(crate) async fn perform(
         (Err(_), AttemptEnd::HostLost(loss)) => AttemptEnd::HostLost(loss),
         (Err(_), AttemptEnd::Left) => AttemptEnd::Left,
     };
-    AttemptReport { end, usage }
+    AttemptReport { end, usage, wish }
 }
 
 fn invalid(error: String) -> AttemptEnd {

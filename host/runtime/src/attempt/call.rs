@@ -68,9 +68,10 @@ pub(crate) async fn run<W: Work>(instance: &mut Instance, work: W) -> AttemptRep
         chunks: state.chunks,
         log_lines_dropped,
     };
+    let wish = state.wish;
     let end = attempt_end::<W>(ended, state);
     account.ended(&deployment, &end, charge.peak());
-    AttemptReport { end, usage }
+    AttemptReport { end, usage, wish }
 }
 
 /// Counts the time in which a call is polled. A call that must end has no further poll, which would

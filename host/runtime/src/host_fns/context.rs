@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use gristmill_core::job::retry::RetryWish;
+
 use crate::bindings::gristmill::handler::context::{Host, S3Config};
 use crate::sandbox::state::State;
 
@@ -38,5 +40,9 @@ impl Host for State {
 
     fn retire(&mut self) {
         self.retired = true;
+    }
+
+    fn retry_after(&mut self, delay_ms: Option<u32>) {
+        self.wish = Some(delay_ms.map_or(RetryWish::Never, |ms| RetryWish::After(ms.into())));
     }
 }

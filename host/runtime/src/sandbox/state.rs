@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use gristmill_core::id::OwnerId;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
+use gristmill_core::job::retry::RetryWish;
 use gristmill_core::limits::OUTPUT_BYTES_MAX;
 use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{Attempt, AttemptSink, HandlerHost, LogLevel, SinkClosed, StackCall};
@@ -91,6 +92,8 @@ pub(crate) struct State {
     pub(crate) calls: u32,
     /// Whether the handler requested that its instance runs no further job.
     pub(crate) retired: bool,
+    /// What the handler wishes for the job of its present attempt, if that fails.
+    pub(crate) wish: Option<RetryWish>,
     pub(crate) table: ResourceTable,
     network: Arc<Egress>,
     egress: Option<JobEgress>,
@@ -126,6 +129,7 @@ impl State {
             emitted_bytes: 0,
             calls: 0,
             retired: false,
+            wish: None,
             table,
             network,
             egress: None,
@@ -161,6 +165,7 @@ impl State {
         }
         self.log.begin(sink.clone());
         (self.chunks, self.emitted_bytes, self.calls) = (0, 0, 0);
+        self.wish = None;
         self.attempt = attempt;
         self.sink = sink;
         self.watch = watch;

@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use gristmill_core::id::EndpointId;
+use gristmill_core::job::retry::RetryWish;
 use gristmill_core::runtime::AttemptEnd;
 
 use super::*;
-use crate::testing::{Run, TestRuntime, guest, guest_with_init};
+use crate::testing::{Run, TestRuntime, guest, guest_that_uses, guest_with_init};
 
 /// Counts in its memory, and returns the count as its output: 1 to 9.
 const COUNT: &str = "(i32.store8 (i32.const 2000) (i32.add (i32.load8_u (i32.const 2000)) \
@@ -17,6 +18,10 @@ const COUNT: &str = "(i32.store8 (i32.const 2000) (i32.add (i32.load8_u (i32.con
 
 /// `ok` as the result of `init`.
 const INIT_OK: &str = "(i32.store8 (i32.const 3000) (i32.const 0)) (i32.const 3000)";
+
+/// Imports the function by which a handler wishes: whether there is a delay, and its milliseconds.
+const IMPORT_WISH: &str = "(import \"gristmill:handler/context@0.1.0\" \"retry-after\" \
+     (func $wish (param i32 i32)))";
 
 /// A run of an endpoint whose instances run this many jobs.
 async fn reusing(runtime: &TestRuntime, component: Vec<u8>, jobs_max: u32) -> Run {
@@ -112,6 +117,40 @@ async fn an_instance_that_was_reserved_while_its_deployment_was_replaced_ends() 
         let nothing = RuntimeLoad { running: 0, idle: 0, waiting: 0 };
         assert_eq!(runtime.runtime.load(), nothing, "deleted: {is_deleted}");
     }
+}
+
+#[tokio::test]
+async fn the_wish_of_one_job_is_not_that_of_the_next() {
+    let runtime = TestRuntime::open();
+    // The wish of each job is by the length of its input: 3 bytes and more call the function twice.
+    let body = "(if (i32.ge_u (local.get $input_len) (i32.const 2))
+           (then (call $wish (i32.const 1) (i32.const -1))))
+         (if (i32.ge_u (local.get $input_len) (i32.const 3))
+           (then (call $wish (i32.const 0) (i32.const 0))))
+         (call $ok (local.get $input) (local.get $input_len))";
+    let mut run = reusing(&runtime, guest_that_uses(IMPORT_WISH, "", body), 9).await;
+    for (input, wish) in [
+        ("1", None),
+        ("12", Some(RetryWish::After(u64::from(u32::MAX)))),
+        ("1", None),
+        ("123", Some(RetryWish::Never)),
+        ("1", None),
+    ] {
+        run.input = input.to_owned();
+        assert_eq!(runtime.perform(&run).await.wish, wish, "{input}");
+    }
+    assert_eq!(runtime.runtime.load().idle, 1, "one instance ran all of them");
+}
+
+/// The wish is for failures of every kind.
+#[tokio::test]
+async fn a_handler_that_traps_has_its_wish() {
+    let runtime = TestRuntime::open();
+    let body = "(call $wish (i32.const 1) (i32.const 7)) unreachable";
+    let run = Run::of(&runtime.add(guest_that_uses(IMPORT_WISH, "", body)).await);
+    let report = runtime.perform(&run).await;
+    assert!(matches!(report.end, AttemptEnd::Failed { .. }), "{report:?}");
+    assert_eq!(report.wish, Some(RetryWish::After(7)));
 }
 
 #[tokio::test]

@@ -115,6 +115,18 @@ const OPS = {
   invalid: () => fail(new InvalidInput("no flour", { sacks: 0 })),
   failed: () => fail(new Failed("the wheel is stuck")),
   raise: () => fail(new RangeError("no water", { cause: new Error("drought") })),
+  // The first attempt fails, and the next one returns its number.
+  "retry-after": (_job, ctx) => {
+    if (ctx.attempt > 1) return ctx.attempt;
+    ctx.neverRetry();
+    ctx.retryAfter(10);
+    fail(new Failed("the wheel is stuck"));
+  },
+  "never-retry": (_job, ctx) => {
+    ctx.retryAfter(10);
+    ctx.neverRetry();
+    fail(new Failed(`the wheel is stuck in attempt ${ctx.attempt}`));
+  },
   nan: () => NaN,
   error: () => ({ error: { code: 7 }, rest: 1 }),
   tidied: () => tidied(),

@@ -83,6 +83,23 @@ def fail(error):
     raise error
 
 
+def retry_after():
+    """The first attempt fails, and the next one returns its number."""
+    ctx = context()
+    if ctx.attempt > 1:
+        return ctx.attempt
+    ctx.never_retry()
+    ctx.retry_after(0.01)
+    raise Failed("the wheel is stuck")
+
+
+def never_retry():
+    ctx = context()
+    ctx.retry_after(0.01)
+    ctx.never_retry()
+    raise Failed(f"the wheel is stuck in attempt {ctx.attempt}")
+
+
 def nested(depth):
     return [nested(depth - 1)] if depth else []
 
@@ -111,6 +128,8 @@ OPS = {
     "invalid": lambda job: fail(InvalidInput("no flour", {"sacks": 0})),
     "failed": lambda job: fail(Failed("the wheel is stuck")),
     "raise": lambda job: {}["flour"],
+    "retry-after": lambda job: retry_after(),
+    "never-retry": lambda job: never_retry(),
     "nan": lambda job: float("nan"),
     "surrogate": lambda job: "\udc00",
     "error": lambda job: {"error": {"code": 7}, "rest": 1},
