@@ -37,6 +37,7 @@ pub mod metrics;
 pub mod peaks;
 pub mod registries;
 pub mod runtime;
+pub mod schedule;
 pub mod sharing;
 pub mod signals;
 pub mod store;

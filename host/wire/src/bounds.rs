@@ -148,6 +148,15 @@ pub const TTL_MS: Bounds = Bounds { min: 10_000, default: 86_400_000, max: SEVEN
 /// `delay` of a submission, in milliseconds, and how far away its `runAt` may be.
 pub const DELAY_MS: Bounds = Bounds { min: 0, default: 0, max: SEVEN_DAYS_MS };
 
+/// `everyMs` of a schedule.
+pub const EVERY_MS: Bounds = Bounds { min: 1_000, default: 3_600_000, max: 366 * 86_400_000 };
+
+/// Longest `cron` of a schedule, in bytes.
+pub const CRON_BYTES_MAX: usize = 256;
+
+/// Longest name of a time zone, in bytes.
+pub const TIME_ZONE_BYTES_MAX: usize = 64;
+
 /// `wait` of `/runsync`, in milliseconds; values outside are clamped.
 pub const WAIT_MS: Bounds = Bounds { min: 1_000, default: 90_000, max: 300_000 };
 
