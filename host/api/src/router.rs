@@ -283,7 +283,7 @@ fn with_known_query(
 fn management_api(brand: &str) -> OpenApiRouter<Guarded> {
     use management::{
         backup, billing, cluster, endpoints, events, handlers, http_requests, job_actions, jobs,
-        keys, logs, pods, registry_auths, releases, secrets, series, system, templates,
+        keys, logs, pods, registry_auths, releases, schedules, secrets, series, system, templates,
         volume_files, volumes, webhooks,
     };
     let all = [
@@ -334,6 +334,13 @@ fn management_api(brand: &str) -> OpenApiRouter<Guarded> {
         route!(volume_files::read),
         route!(volume_files::write),
         route!(volume_files::delete),
+        route!(schedules::list),
+        route!(schedules::create),
+        route!(schedules::get),
+        route!(schedules::update),
+        route!(schedules::delete),
+        by_post(schedules::update, route!(schedules::update)),
+        route!(schedules::run),
         route!(keys::list),
         route!(keys::create),
         route!(keys::revoke),

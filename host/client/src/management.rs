@@ -16,8 +16,10 @@ use crate::wire::management::{
     BillingRecord, BucketSize, Cluster, Delivery, Endpoint, EndpointInput, EndpointWithSecret,
     Grouping, Handler, HttpRequest, JobAction, JobList, Key, KeyWithText, LogLine, NetworkVolume,
     NetworkVolumeInput, NewJobAction, NewKey, NewNetworkVolume, NewRegistryAuth, RegistryAuth,
-    Release, ReleaseWithSettings, Rollback, RotatedSecrets, Template, TemplateInput,
+    Release, ReleaseWithSettings, Rollback, RotatedSecrets, Schedule, ScheduleInput, Template,
+    TemplateInput,
 };
+use crate::wire::queue::Accepted;
 use crate::wire::{ConsoleLink, JobStatus};
 use crate::{Answer, Client, ClientError, EventStream, LogStream};
 
@@ -36,6 +38,7 @@ const HANDLERS: &str = "handlers";
 const JOB_ACTIONS: &str = "job-actions";
 const KEYS: &str = "keys";
 const REGISTRY_AUTHS: &str = "containerregistryauth";
+const SCHEDULES: &str = "schedules";
 const TEMPLATES: &str = "templates";
 const VOLUMES: &str = "networkvolumes";
 
@@ -319,6 +322,21 @@ calls! {
         send_json(Method::PATCH, &["v1", VOLUMES, id], fields);
     /// Deletes a network volume that no endpoint names, with its files.
     delete_volume(id: &str) -> () = delete(&["v1", VOLUMES, id]);
+
+    /// All schedules.
+    schedules() -> Answer<Vec<Schedule>> = list(&["v1", SCHEDULES], &[]);
+    /// A schedule.
+    schedule(id: &str) -> Answer<Schedule> = get(&["v1", SCHEDULES, id], &[]);
+    /// Creates a schedule.
+    create_schedule(new: &ScheduleInput) -> Answer<Schedule> =
+        send_json(Method::POST, &["v1", SCHEDULES], new);
+    /// Changes the given fields of a schedule.
+    update_schedule(id: &str, fields: &ScheduleInput) -> Answer<Schedule> =
+        send_json(Method::PATCH, &["v1", SCHEDULES, id], fields);
+    /// Deletes a schedule. Its jobs stay.
+    delete_schedule(id: &str) -> () = delete(&["v1", SCHEDULES, id]);
+    /// Submits a job of a schedule now.
+    run_schedule(id: &str) -> Answer<Accepted> = post(&["v1", SCHEDULES, id, "run"]);
 
     /// Usage and its cost, by time and then by id.
     billing(query: &BillingQuery) -> Answer<Vec<BillingRecord>> =

@@ -27,8 +27,8 @@ pub use jobs::submit::{POLL_WAIT, Waiting};
 
 use jobs::{health, job, logs, requests, stream, submit, timeline};
 use management::{
-    billing, cluster, console, endpoints, handlers, keys, registry_auths, secrets, templates,
-    volumes,
+    billing, cluster, console, endpoints, handlers, keys, registry_auths, schedules, secrets,
+    templates, volumes,
 };
 
 /// The end of a program's help: where its commands find their host and their key.
@@ -78,6 +78,7 @@ pub enum ClientCommand {
     Endpoints(endpoints::EndpointsArgs),
     Handlers(Box<handlers::HandlersArgs>),
     RegistryAuths(registry_auths::RegistryAuthsArgs),
+    Schedules(Box<schedules::SchedulesArgs>),
     Keys(keys::KeysArgs),
     Billing(Box<billing::BillingArgs>),
     Volumes(volumes::VolumesArgs),
@@ -111,6 +112,7 @@ impl ClientCommand {
             Self::Endpoints(args) => endpoints::endpoints(args).await,
             Self::Handlers(args) => handlers::handlers(*args).await,
             Self::RegistryAuths(args) => registry_auths::registry_auths(args).await,
+            Self::Schedules(args) => schedules::schedules(*args).await,
             Self::Keys(args) => keys::keys(args).await,
             Self::Billing(args) => billing::billing(*args).await,
             Self::Volumes(args) => volumes::volumes(args).await,

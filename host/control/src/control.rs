@@ -8,6 +8,7 @@ use gristmill_core::billing::price::Prices;
 use gristmill_core::billing::usage::UsageStore;
 use gristmill_core::catalog::Catalog;
 use gristmill_core::job::action::JobActionStore;
+use gristmill_core::jobs::scheduling::Scheduling;
 use gristmill_core::logs::Logs;
 use gristmill_core::registries::Registries;
 use gristmill_core::runtime::{Components, Runtime, VolumeDirectories};
@@ -29,6 +30,7 @@ use crate::job_actions::JobActions;
 use crate::keys::Keys;
 use crate::live::Live;
 use crate::registry_auths::RegistryAuths;
+use crate::schedules::Schedules;
 use crate::sessions::Sessions;
 use crate::templates::Templates;
 use crate::volumes::Volumes;
@@ -54,6 +56,8 @@ pub struct ControlParts {
     pub volumes: Arc<dyn VolumeDirectories>,
     /// The store, for jobs.
     pub store: Arc<dyn JobStore>,
+    /// Submits the jobs of schedules.
+    pub scheduler: Arc<dyn Scheduling>,
     /// The store, for actions on many jobs.
     pub actions: Arc<dyn JobActionStore>,
     /// The store, for webhooks.
@@ -85,6 +89,8 @@ pub struct Control {
     pub volumes: Volumes,
     /// Credentials for registries.
     pub registry_auths: RegistryAuths,
+    /// Schedules.
+    pub schedules: Schedules,
     /// API keys.
     pub keys: Keys,
     /// Sessions of the web console.
@@ -110,7 +116,16 @@ impl Control {
             access, clock, catalog, workers, components, registries, runtime, ..
         } = parts;
         let ControlParts {
-            volumes, store, actions, deliveries, logs, usage, prices, backups, ..
+            volumes,
+            store,
+            scheduler,
+            actions,
+            deliveries,
+            logs,
+            usage,
+            prices,
+            backups,
+            ..
         } = parts;
         let metrics_endpoints_max = parts.metrics_endpoints_max;
         let deployed = Arc::new(Deployed {
@@ -130,6 +145,7 @@ impl Control {
             blob_uploads: BlobUploads::new(&*deployed.components),
             volumes: Volumes::new(deployed.clone(), volumes),
             registry_auths: RegistryAuths::new(deployed.clone()),
+            schedules: Schedules::new(deployed.clone(), scheduler),
             keys: Keys::new(deployed.clone()),
             sessions: Sessions::new(deployed.clone(), clock),
             live: Live::new(deployed.clone()),

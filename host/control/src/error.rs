@@ -4,6 +4,7 @@ use gristmill_core::access::key::Scope;
 use gristmill_core::backup::BackupError;
 use gristmill_core::deploy::image::RemoteImage;
 use gristmill_core::deploy::volume_files::VolumeFileError;
+use gristmill_core::jobs::operations::SubmitError;
 use gristmill_core::registries::FetchError;
 use gristmill_core::runtime::{AddComponentError, StageError};
 use gristmill_core::store::StoreError;
@@ -39,6 +40,9 @@ pub enum ControlError {
     /// The store did not accept the change.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The job was not accepted.
+    #[error(transparent)]
+    Submission(#[from] SubmitError),
     /// The upload cannot begin now.
     #[error(transparent)]
     Stage(#[from] StageError),

@@ -28,6 +28,7 @@ mod live;
 mod metric_series;
 mod owned;
 mod registry_auths;
+mod schedules;
 mod sessions;
 mod templates;
 #[cfg(test)]
@@ -58,6 +59,7 @@ pub use live::{DELETED_VERSIONS, Live, LiveValue, LiveValues, OwnerValues};
 pub use metric_series::{EndpointNow, MetricSeries, SeriesValues};
 pub use owned::{Listed, Owned};
 pub use registry_auths::RegistryAuths;
+pub use schedules::Schedules;
 pub use sessions::{SecretText, Session, SessionId, Sessions};
 pub use templates::{TemplateList, Templates};
 pub use volume_files::{FileUpload, file_path};

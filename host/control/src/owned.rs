@@ -12,7 +12,8 @@ use gristmill_core::deploy::endpoint::Endpoint;
 use gristmill_core::deploy::registry_auth::RegistryAuth;
 use gristmill_core::deploy::template::Template;
 use gristmill_core::deploy::volume::Volume;
-use gristmill_core::id::{EndpointId, OwnerId, RegistryAuthId, TemplateId, VolumeId};
+use gristmill_core::id::{EndpointId, OwnerId, RegistryAuthId, ScheduleId, TemplateId, VolumeId};
+use gristmill_core::schedule::record::Schedule;
 
 use crate::error::ControlError;
 
@@ -144,4 +145,5 @@ owned! {
     Template, TemplateId, templates, "template";
     Volume, VolumeId, volumes, "network volume";
     RegistryAuth, RegistryAuthId, registry_auths, "registry credentials";
+    Schedule, ScheduleId, schedules, "schedule";
 }

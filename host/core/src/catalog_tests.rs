@@ -14,7 +14,7 @@ use crate::catalog::{
 use crate::deploy::digest::ComponentDigest;
 use crate::deploy::endpoint::Endpoint;
 use crate::deploy::template::Template;
-use crate::id::{EndpointId, KeyId, OwnerId, RegistryAuthId, TemplateId, VolumeId};
+use crate::id::{EndpointId, KeyId, OwnerId, RegistryAuthId, ScheduleId, TemplateId, VolumeId};
 use crate::store::StoreError;
 use crate::time::{ManualClock, Timestamp};
 
@@ -490,6 +490,7 @@ fn all_kinds_of_records_are_listed() {
         CatalogKey::Image(ImageKey::new(&OwnerId::operator(), "x")),
         CatalogKey::Key(KeyId::new("x").unwrap()),
         CatalogKey::RegistryAuth(RegistryAuthId::new("x").unwrap()),
+        CatalogKey::Schedule(ScheduleId::new("x").unwrap()),
         CatalogKey::Template(TemplateId::new("x").unwrap()),
         CatalogKey::Volume(VolumeId::new("x").unwrap()),
     ];

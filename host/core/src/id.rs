@@ -11,8 +11,8 @@ use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
 pub use gristmill_wire::id::{
-    EndpointId, InvalidId, JobActionId, KeyId, OTHERS, OwnerId, RegistryAuthId, TemplateId,
-    VolumeId, WorkerId,
+    EndpointId, InvalidId, JobActionId, KeyId, OTHERS, OwnerId, RegistryAuthId, ScheduleId,
+    TemplateId, VolumeId, WorkerId,
 };
 
 /// Names a shard: the jobs that one engine decides about, such as those of a data directory. It is
@@ -236,6 +236,12 @@ impl FromStr for JobId {
 impl Serialize for JobId {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for JobId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 

@@ -3,9 +3,9 @@
 //! Each endpoint has [workers] whose number grows with its queue, by the endpoint's scaler, and
 //! shrinks when there are no jobs. A worker claims one job after the other; an [`attempt`] runs it
 //! and stores its result with its claim. [HTTP requests](requests) wait in memory for the same
-//! workers. Further tasks [start delayed jobs](due), [delete
-//! expired jobs](expiry), delete jobs beyond the [bounds of a history](history), and [send
-//! webhooks](delivery).
+//! workers. Further tasks [start delayed jobs](due), [submit those of
+//! schedules](scheduler), [delete expired jobs](expiry), delete jobs beyond the [bounds of a
+//! history](history), and [send webhooks](delivery).
 //!
 //! **Invariants.** Only `attempt.rs` finishes a job, and only with its lease. This crate does not
 //! decide a job's state, read a payload, or depend on wasmtime. Every worker runs under one
@@ -27,6 +27,7 @@ mod http_calls;
 mod outage_log;
 mod request_bills;
 mod requests;
+mod scheduler;
 mod shared;
 mod shortage;
 mod wake;
@@ -34,3 +35,4 @@ mod workers;
 
 pub use delivery::{CallEnd, Deliverer, DeliveryParts, HttpSender, WebhookCall, WebhookSender};
 pub use dispatcher::{Dispatcher, Drained, Parts};
+pub use scheduler::{Scheduler, SchedulerParts};

@@ -15,7 +15,9 @@ use gristmill_core::jobs::operations::Jobs;
 use gristmill_core::runtime::Runtime;
 use gristmill_core::store::JobStore as _;
 use gristmill_core::workers::Workers as _;
-use gristmill_dispatch::{Deliverer, DeliveryParts, Dispatcher, Drained, HttpSender, Parts};
+use gristmill_dispatch::{
+    Deliverer, DeliveryParts, Dispatcher, Drained, HttpSender, Parts, Scheduler, SchedulerParts,
+};
 use gristmill_logs::LogWriter;
 use gristmill_registry::{Fetcher, RegistryHosts};
 use gristmill_runtime::WasmtimeRuntime;
@@ -105,6 +107,13 @@ impl RunningHost {
             settings.strictness(),
             catalog.input_checks().clone(),
         ));
+        let scheduler = Scheduler::start(SchedulerParts {
+            jobs: jobs.clone(),
+            store: store.clone(),
+            notes: store.clone(),
+            catalog: catalog.clone(),
+            clock: clock.clone(),
+        });
         let access = match settings.no_key {
             true => Access::without_keys(OwnerId::operator(), clock.now()),
             false => Access::with_keys(),
@@ -121,6 +130,7 @@ impl RunningHost {
             runtime,
             volumes: local_runtime.volumes(),
             store: store.clone(),
+            scheduler,
             actions: store.clone(),
             deliveries: store.clone(),
             logs,

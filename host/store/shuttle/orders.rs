@@ -83,6 +83,7 @@ fn new_job(endpoint: EndpointId) -> NewJob {
         incarnation: EndpointIncarnation::default(),
         tags: None,
         trace: None,
+        note: None,
     }
 }
 

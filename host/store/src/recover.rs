@@ -41,6 +41,7 @@ use crate::tables::endpoints;
 use crate::tables::idempotency;
 use crate::tables::jobs;
 use crate::tables::payloads;
+use crate::tables::schedules;
 use crate::tables::sql;
 use crate::tables::usage;
 
@@ -151,6 +152,10 @@ fn load_tables(
         }
     }
     load_idempotency_records(db, index, &owners)?;
+    schedules::each(db, |_, note| {
+        index.restore_note(note?);
+        Ok(())
+    })?;
     index.restore_usage(usage::last_run(db)?, usage::newest(db, Hour::of(now))?);
     Ok(owners)
 }

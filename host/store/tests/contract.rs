@@ -22,6 +22,7 @@ use gristmill_core::job::action::{ActionCounts, JobAction, JobActionKind, JobAct
 use gristmill_core::job::filter::JobFilter;
 use gristmill_core::job::listing::Cursor;
 use gristmill_core::job::loss::{HostLoss, LossBounds};
+use gristmill_core::job::note::{ScheduleNote, ScheduleNumber};
 use gristmill_core::job::record::{
     CallStep, Demand, HostProcess, Lease, NewJob, Outcome, Part, S3Config, StoreEpoch,
     TIMED_OUT_ERROR,
@@ -47,6 +48,7 @@ contract!(
     an_input_is_kept_as_long_as_its_job_can_run,
     jobs_are_claimed_in_order_and_low_priority_last,
     a_job_waits_for_its_time,
+    the_note_of_a_schedule_comes_with_its_job,
     a_job_that_waits_for_its_time_can_be_cancelled_purged_and_called,
     a_job_that_a_call_waits_for_is_claimed_first,
     the_deepest_called_job_is_claimed_first,
@@ -173,6 +175,27 @@ async fn jobs_are_claimed_in_order_and_low_priority_last(t: Fixture) {
     assert_eq!(t.claim("a").await.lease.job, urgent);
     assert_eq!(t.claim("a").await.lease.job, later);
     assert!(t.claim_many("a", 5).await.is_empty());
+}
+
+async fn the_note_of_a_schedule_comes_with_its_job(t: Fixture) {
+    let [one, other] = [ScheduleNumber(7), ScheduleNumber(u64::MAX >> 1)];
+    let note = |schedule, n: u32| ScheduleNote { schedule, text: format!("{{\"n\":{n}}}") };
+    assert_eq!(t.store.schedule_notes(), Ok(vec![]));
+    let new = NewJob { note: Some(note(one, 1)), ..job("a") };
+    t.submit_job(new).await;
+    assert_eq!(t.store.schedule_notes(), Ok(vec![note(one, 1)]));
+    t.store.note_schedule(note(other, 2)).await.unwrap();
+    t.store.note_schedule(note(one, 3)).await.unwrap();
+    assert_eq!(t.store.schedule_notes(), Ok(vec![note(one, 3), note(other, 2)]));
+    t.store.forget_schedules(vec![other]).await.unwrap();
+    assert_eq!(t.store.schedule_notes(), Ok(vec![note(one, 3)]));
+    // A refused submission notes nothing.
+    for _ in 1..QUEUE_JOBS_MAX {
+        t.submit("a").await;
+    }
+    let refused = t.store.submit(NewJob { note: Some(note(one, 4)), ..job("a") }).await;
+    assert!(matches!(refused, Err(StoreError::Full(_))), "{refused:?}");
+    assert_eq!(t.store.schedule_notes(), Ok(vec![note(one, 3)]));
 }
 
 async fn a_job_waits_for_its_time(t: Fixture) {

@@ -18,6 +18,7 @@ use gristmill_core::job::filter::{JobFilter, JobSearch};
 use gristmill_core::job::idempotency::{Idempotency, KEY_LIFETIME_MS};
 use gristmill_core::job::listing::JobQuery;
 use gristmill_core::job::loss::HostLoss;
+use gristmill_core::job::note::{ScheduleNote, ScheduleNumber, ScheduleStore as _};
 use gristmill_core::job::record::{
     CallStep, Demand, HostProcess, Lease, LeftAttempt, NewJob, Outcome, S3Config,
 };
@@ -125,6 +126,9 @@ enum Op {
         attempt: u32,
         next: u64,
     },
+    ForgetSchedule {
+        number: u64,
+    },
     Expire,
     FireDue,
     Advance {
@@ -190,6 +194,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(job, ttl_ms)| Op::ShortenTtl { job, ttl_ms }),
         2 => (job, 1..4_u32, 0..6_u64)
             .prop_map(|(job, attempt, next)| Op::MarkDelivered { job, attempt, next }),
+        1 => (0..2_u64).prop_map(|number| Op::ForgetSchedule { number }),
         2 => Just(Op::Expire),
         3 => Just(Op::FireDue),
         3 => prop_oneof![1..5_000_u64, Just(60_000), Just(1_800_000), Just(KEY_LIFETIME_MS), Just(KEPT_MS / 2)]
@@ -404,7 +409,11 @@ impl Pair {
                 let number = self.jobs.len();
                 let pairs = [("third", (number % 3).to_string()), ("n", number.to_string())];
                 let tags = Tags::new(pairs.into_iter().take(number % 4)).unwrap();
-                let job = NewJob { input, idempotency, s3_config, tags, ..job };
+                let note = number.is_multiple_of(3).then(|| ScheduleNote {
+                    schedule: ScheduleNumber(number as u64 % 2),
+                    text: format!("{{\"n\":{number}}}"),
+                });
+                let job = NewJob { input, idempotency, s3_config, tags, note, ..job };
                 let mut job = delayed(with_ttl(job, *ttl_ms), *delay_ms);
                 job.policy.retry = has_rule.then(|| rule(2, 4_000));
                 self.jobs.push((job.endpoint.clone(), job.id));
@@ -424,6 +433,12 @@ impl Pair {
                     assert_eq!(one.s3_config, other.s3_config);
                 }
                 (format!("{claimed:?}"), format!("{found:?}"))
+            }
+            Op::ForgetSchedule { number } => {
+                let schedules = vec![ScheduleNumber(*number)];
+                let forget = self.model.forget_schedules(schedules.clone()).await;
+                let found = self.store().forget_schedules(schedules).await;
+                (format!("{forget:?}"), format!("{found:?}"))
             }
             op => {
                 let this = &*self;
@@ -557,6 +572,7 @@ impl Pair {
             }
             Op::Submit { .. }
             | Op::Claim { .. }
+            | Op::ForgetSchedule { .. }
             | Op::Advance { .. }
             | Op::Crash
             | Op::Close
@@ -579,6 +595,7 @@ impl Pair {
             let (expected, found) = both(self, async |store| tagged(store, third).await).await;
             assert_eq!(expected, found, "{third}");
         }
+        assert_eq!(self.store().schedule_notes(), self.model.schedule_notes());
         assert_eq!(usage(self.store()).await, usage(&self.model).await);
         assert_eq!(format!("{:?}", left(self.store())), format!("{:?}", left(&self.model)));
         assert_eq!(self.store().stats().jobs, self.model.stats().jobs);

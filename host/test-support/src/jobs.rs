@@ -32,5 +32,6 @@ pub fn new_job(shard: ShardId, owner: OwnerId, endpoint: EndpointId) -> NewJob {
         incarnation: EndpointIncarnation::default(),
         tags: None,
         trace: None,
+        note: None,
     }
 }

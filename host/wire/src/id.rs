@@ -138,6 +138,10 @@ name!(
     VolumeId, "network volume id", reserved: []
 );
 name!(
+    /// Names a schedule.
+    ScheduleId, "schedule id", reserved: []
+);
+name!(
     /// Names an action on many jobs.
     JobActionId, "job action id", reserved: []
 );

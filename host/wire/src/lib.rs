@@ -27,6 +27,7 @@ mod job_status;
 mod json_object;
 pub mod management;
 mod metering;
+mod policy;
 pub mod queue;
 mod registry_host;
 mod retry;

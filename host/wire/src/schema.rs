@@ -12,14 +12,14 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::bounds::{
     ACTION_ENDPOINTS_MAX, ALLOWED_HOSTS_MAX, ARGUMENT_CHARS_MAX, ARGUMENTS_MAX, Bounds,
-    CALL_ENDPOINTS_MAX, CORS_LIST_MAX, CORS_ORIGIN_BYTES_MAX, DELAY_MS, DOMAIN_BYTES_MAX,
-    ENV_NAME_CHARS_MAX, ENV_VALUE_CHARS_MAX, ENV_VARIABLES_MAX, EXECUTION_TIMEOUT_MS,
-    FILTER_ERROR_CHARS_MAX, HEADER_NAME_BYTES_MAX, HOST_PATTERN_BYTES_MAX, HTTP_HOSTS_MAX,
-    IDEMPOTENCY_KEY_CHARS_MAX, IMAGE_NAME_CHARS_MAX, KEY_ENDPOINTS_MAX, KEY_LIFETIME_S,
-    MOUNT_PATH_BYTES_MAX, NAME_BYTES_MAX, NAME_CHARS_MAX, NETWORK_VOLUMES_MAX, PORTS_MAX,
-    RATE_LIMITED_OPERATIONS, README_CHARS_MAX, REGISTRY_SECRET_BYTES_MAX, RETENTION_MS,
-    S3_FIELD_CHARS_MAX, TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX, TAGS_MAX, TIME_CHARS_MAX, TTL_MS,
-    VOLUME_GB, VOLUME_PATH_BYTES_MAX, WEBHOOK_URL_BYTES_MAX,
+    CALL_ENDPOINTS_MAX, CORS_LIST_MAX, CORS_ORIGIN_BYTES_MAX, CRON_BYTES_MAX, DELAY_MS,
+    DOMAIN_BYTES_MAX, ENV_NAME_CHARS_MAX, ENV_VALUE_CHARS_MAX, ENV_VARIABLES_MAX, EVERY_MS,
+    EXECUTION_TIMEOUT_MS, FILTER_ERROR_CHARS_MAX, HEADER_NAME_BYTES_MAX, HOST_PATTERN_BYTES_MAX,
+    HTTP_HOSTS_MAX, IDEMPOTENCY_KEY_CHARS_MAX, IMAGE_NAME_CHARS_MAX, KEY_ENDPOINTS_MAX,
+    KEY_LIFETIME_S, MOUNT_PATH_BYTES_MAX, NAME_BYTES_MAX, NAME_CHARS_MAX, NETWORK_VOLUMES_MAX,
+    PORTS_MAX, RATE_LIMITED_OPERATIONS, README_CHARS_MAX, REGISTRY_SECRET_BYTES_MAX, RETENTION_MS,
+    S3_FIELD_CHARS_MAX, TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX, TAGS_MAX, TIME_CHARS_MAX,
+    TIME_ZONE_BYTES_MAX, TTL_MS, VOLUME_GB, VOLUME_PATH_BYTES_MAX, WEBHOOK_URL_BYTES_MAX,
 };
 use crate::grouping::{self, Grouping};
 use crate::{JobStatus, Metering as WireMetering, Scope as KeyScope};
@@ -157,6 +157,13 @@ schemas! {
     Metering: "How a handler's computation is metered" =>
         one_of(WireMetering::ALL.map(WireMetering::as_str));
     ExecutionTimeout: "Time for one attempt, in milliseconds" => integer(EXECUTION_TIMEOUT_MS);
+    CronPattern: "The pattern of times" =>
+        text().format(Some(SchemaFormat::Custom("cron".to_owned())))
+            .max_length(Some(CRON_BYTES_MAX));
+    TimeZone: "The name of a time zone" =>
+        text().format(Some(SchemaFormat::Custom("time-zone".to_owned())))
+            .max_length(Some(TIME_ZONE_BYTES_MAX));
+    EveryMs: "Milliseconds between two times" => integer(EVERY_MS);
     Delay: "How long a job waits before it may start, in milliseconds" => integer(DELAY_MS);
     Ttl: "Lifetime of a job from its submission or due time, in milliseconds" =>
         integer(TTL_MS).default(Some(TTL_MS.default.into()));
@@ -227,19 +234,24 @@ fn integer(bounds: Bounds) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(min)).maximum(Some(max))
 }
 
-/// The schema of `T`, an object, with these fields required and not null. It is written out,
-/// because generators of clients cannot merge an `allOf` whose parts differ in what may be null.
-pub(crate) fn with_required<T: ToSchema>(fields: &[&str]) -> RefOr<Schema> {
+/// The schema of `T`, an object, after this change. It is written out, because generators of
+/// clients cannot merge an `allOf` whose parts differ in what may be null.
+pub(crate) fn changed<T: ToSchema>(change: impl FnOnce(&mut Object)) -> RefOr<Schema> {
     let mut schema = T::schema();
     if let RefOr::T(Schema::Object(object)) = &mut schema {
-        for field in fields {
-            if let Some(property) = object.properties.get_mut(*field) {
-                *property = not_null(property.clone());
-            }
-            object.required.push((*field).to_owned());
-        }
+        change(object);
     }
     schema
+}
+
+/// Makes these fields required and not null.
+pub(crate) fn require(object: &mut Object, fields: &[&str]) {
+    for field in fields {
+        if let Some(property) = object.properties.get_mut(*field) {
+            *property = not_null(property.clone());
+        }
+        object.required.push((*field).to_owned());
+    }
 }
 
 /// A schema without its alternative null.
@@ -266,16 +278,16 @@ fn not_null(schema: RefOr<Schema>) -> RefOr<Schema> {
     }
 }
 
-/// Defines the schema of an input some of whose fields are required for a new object.
-macro_rules! requiring {
-    ($(#[$doc:meta])* $name:ident = $input:ty, $fields:expr) => {
+/// Defines a schema as that of another type after a change.
+macro_rules! variant {
+    ($(#[$doc:meta])* $name:ident = $input:ty, $change:expr) => {
         $(#[$doc])*
         #[derive(Debug)]
         pub struct $name;
 
         impl utoipa::PartialSchema for $name {
             fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
-                $crate::schema::with_required::<$input>($fields)
+                $crate::schema::changed::<$input>($change)
             }
         }
 
@@ -293,4 +305,4 @@ macro_rules! requiring {
         }
     };
 }
-pub(crate) use requiring;
+pub(crate) use variant;

@@ -25,6 +25,7 @@ mod postgres;
 mod proxy;
 mod rates;
 mod runners;
+mod schedules;
 mod secrecy;
 mod shared_volumes;
 mod slow_clients;

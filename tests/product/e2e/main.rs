@@ -65,6 +65,7 @@ mod samples;
 mod sandbox;
 mod sandbox_memory;
 mod sandbox_network;
+mod schedules;
 mod secrets;
 mod security;
 mod series;

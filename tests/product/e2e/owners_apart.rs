@@ -50,6 +50,7 @@ struct Things {
     template: &'static str,
     endpoint: &'static str,
     handler: &'static str,
+    schedule: &'static str,
     volume: String,
     auth: String,
     action: String,
@@ -70,6 +71,7 @@ impl Things {
             template: "no-template",
             endpoint: "no-endpoint",
             handler: "nonesuch:v1",
+            schedule: "no-schedule",
             volume: "0123456789abcdef".to_owned(),
             auth: "0123456789abcdef".to_owned(),
             action: "0123456789abcdef".to_owned(),
@@ -87,6 +89,7 @@ impl Things {
             ("/v1/containerregistryauth/", &*self.auth),
             ("/v1/endpoints/", self.endpoint),
             ("/v1/job-actions/", &*self.action),
+            ("/v1/schedules/", self.schedule),
             ("/v1/keys/", "nothing"),
         ];
         let kind = kinds.iter().find(|(prefix, _)| path.starts_with(prefix));
@@ -113,6 +116,7 @@ impl Things {
             (self.endpoint, "ENDPOINT"),
             (self.handler, "HANDLER"),
             (self.handler.split(':').next().unwrap(), "HANDLER"),
+            (self.schedule, "SCHEDULE"),
             (&*self.volume, "ID"),
             (&*self.auth, "ID"),
             (&*self.action, "ID"),
@@ -159,6 +163,11 @@ async fn populate(client: &Client) -> Things {
         (deliveries[0]["state"] == "GIVEN_UP").then_some(())
     })
     .await;
+    let schedule = json!({
+        "id": "a-schedule", "name": MARK, "endpointId": "a-endpoint", "cron": "@yearly",
+        "input": { "op": "echo", "value": MARK },
+    });
+    client.post("/v1/schedules", &schedule).await.ok();
     client.patch("/v1/endpoints/a-endpoint", &json!({ "workersMax": 0 })).await.ok();
     let waiting = client.submit("a-endpoint", json!({ "op": "echo", "value": MARK })).await;
     let begun = client.send(client.request(Method::POST, "/v2/mill/blobs/uploads/")).await;
@@ -170,8 +179,19 @@ async fn populate(client: &Client) -> Things {
         (now["state"] == "COMPLETED").then_some(())
     })
     .await;
-    let (template, endpoint, handler) = ("a-template", "a-endpoint", "mill:v1");
-    Things { template, endpoint, handler, volume, auth, action, job, waiting, upload, digest }
+    Things {
+        template: "a-template",
+        endpoint: "a-endpoint",
+        handler: "mill:v1",
+        schedule: "a-schedule",
+        volume,
+        auth,
+        action,
+        job,
+        waiting,
+        upload,
+        digest,
+    }
 }
 
 /// All documents that the owner can read, as far as they are constant.
@@ -188,6 +208,7 @@ async fn snapshot(client: &Client, things: &Things) -> Vec<String> {
         format!("/v1/networkvolumes/{volume}/files?path=amaranth"),
         format!("/v1/networkvolumes/{volume}/files/amaranth/grain.txt"),
         "/v1/job-actions".to_owned(),
+        "/v1/schedules".to_owned(),
         format!("/v1/endpoints/{endpoint}/releases"),
         format!("/v1/endpoints/{endpoint}/deliveries"),
         format!("/v1/endpoints/{endpoint}/logs"),
@@ -208,9 +229,16 @@ async fn snapshot(client: &Client, things: &Things) -> Vec<String> {
 }
 
 fn assert_nothing_leaks(answer: &Answer, things: &Things) {
-    for word in
-        [MARK, "amaranth", "a-template", "a-endpoint", &things.volume, &things.auth, &things.action]
-    {
+    for word in [
+        MARK,
+        "amaranth",
+        "a-template",
+        "a-endpoint",
+        "a-schedule",
+        &things.volume,
+        &things.auth,
+        &things.action,
+    ] {
         assert!(!answer.text.contains(word), "{word} in {answer:?}");
     }
 }
@@ -255,6 +283,7 @@ impl Walk {
             Some("networkvolumes") => json!({ "name": "taken", "size": 2 }),
             Some("templates") => json!({ "name": "taken", "readme": "taken", "env": {} }),
             Some("endpoints") if path.contains("/rollback") => json!({}),
+            Some("schedules") => json!({ "name": "taken", "paused": true }),
             Some(_) => json!({ "name": "taken", "workersMax": 3, "env": {} }),
         };
         let request = self.b.request(method.clone(), path).header("accept", accept);
@@ -300,6 +329,9 @@ impl Walk {
             // The first owner's names are free for the second owner.
             "/v1/containerregistryauth" => json!({ "name": "b", "username": "b", "password": "b" }),
             "/v1/networkvolumes" => json!({ "name": "b", "size": 1 }),
+            "/v1/schedules" => {
+                json!({ "id": "b-made", "endpointId": things.endpoint, "cron": "@yearly" })
+            }
             "/v1/job-actions" => {
                 json!({ "action": "cancel", "filter": { "endpoints": [things.endpoint] } })
             }

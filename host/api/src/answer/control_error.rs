@@ -22,6 +22,7 @@ impl From<ControlError> for ApiError {
             ControlError::Conflict(_) => ErrorCode::Conflict,
             ControlError::MissingScope(_) | ControlError::KeyEnded => ErrorCode::Unauthorized,
             ControlError::Store(error) => return error.into(),
+            ControlError::Submission(error) => return error.into(),
             ControlError::Stage(error) => return error.into(),
             ControlError::Component(error) => return not_accepted(error),
             ControlError::Fetch { image, error } => {

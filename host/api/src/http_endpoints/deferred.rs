@@ -114,6 +114,7 @@ pub(super) async fn submit(
         idempotency,
         tags: None,
         trace: caller_trace(&parts.headers),
+        note: None,
     };
     let submitted = state.jobs.submit(deployment, request).await?;
     let mut answer = waits(submitted.id, JobStatus::InQueue);

@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 
 use gristmill_wire::management::{
     EndpointInput, NetworkVolumeInput, NewJobAction, NewKey, NewNetworkVolume, NewRegistryAuth,
-    Rollback, TemplateInput,
+    Rollback, ScheduleInput, TemplateInput,
 };
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{
@@ -47,6 +47,16 @@ impl Body for NewKey {}
 impl Body for NewNetworkVolume {}
 impl Body for NewRegistryAuth {}
 impl Body for Rollback {}
+
+impl Body for ScheduleInput {
+    fn unused(name: &str, _: &str) -> Option<Unused> {
+        let is_answered = matches!(
+            name,
+            "userId" | "createdAt" | "next" | "jobs" | "skipped" | "missed" | "ticks"
+        );
+        is_answered.then_some(Unused::Always)
+    }
+}
 
 impl Body for EndpointInput {
     fn unused(name: &str, _: &str) -> Option<Unused> {

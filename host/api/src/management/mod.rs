@@ -21,6 +21,7 @@ pub(crate) mod logs;
 pub(crate) mod pods;
 pub(crate) mod registry_auths;
 pub(crate) mod releases;
+pub(crate) mod schedules;
 pub(crate) mod secrets;
 pub(crate) mod series;
 pub(crate) mod system;

@@ -58,6 +58,10 @@ fn example(operation: &str) -> Option<Value> {
             json!({ "name": "example", "username": "example", "password": "example" })
         }
         "CreateNetworkVolume" => json!({ "name": "example", "size": 1 }),
+        "CreateSchedule" => {
+            json!({ "id": "example", "endpointId": "example", "cron": "0 4 * * *", "input": {} })
+        }
+        "UpdateSchedule" => json!({ "paused": true }),
         "UpdateNetworkVolume" => json!({ "size": 2 }),
         _ => return None,
     })

@@ -78,6 +78,7 @@ pub(crate) struct Document(Bytes);
         (name = tag::REGISTRY_AUTHS, description = "Credentials for fetching images"),
         (name = tag::ENDPOINTS, description = "Handlers with workers, limits and permissions"),
         (name = tag::VOLUMES, description = "Persistent directories for the handlers of endpoints"),
+        (name = tag::SCHEDULES, description = "Jobs at certain times"),
         (name = tag::KEYS, description = "API keys"),
         (name = tag::BILLING, description = "What was used"),
         (name = tag::HOST, description = "The host itself"),

@@ -11,18 +11,15 @@ use bytes::Bytes;
 use gristmill_control::ControlError;
 use gristmill_core::id::OwnerId;
 use gristmill_core::job::idempotency::Idempotency;
-use gristmill_core::job::payload::Json;
+use gristmill_core::job::payload::{Json, check_input};
 use gristmill_core::job::policy::{PolicyRequest, Start};
 use gristmill_core::job::record::S3Config;
 use gristmill_core::job::retention::ChosenRetention;
 use gristmill_core::job::tags::{InvalidTags, Tag, Tags};
 use gristmill_core::jobs::operations::{SubmitMode, SubmitRequest};
-use gristmill_core::limits::{
-    JSON_NESTING_MAX, S3_FIELD_CHARS_MAX, TAGS_MAX, WEBHOOK_URL_BYTES_MAX,
-};
+use gristmill_core::limits::{S3_FIELD_CHARS_MAX, TAGS_MAX, WEBHOOK_URL_BYTES_MAX};
 use gristmill_core::trace::TraceContext;
 use gristmill_core::webhook::delivery::{ReceiverRefused, WebhookReceivers};
-use gristmill_json_schema::is_nested_deeper;
 use gristmill_wire::RetryInput;
 use gristmill_wire::settings::check_text;
 use gristmill_wire::whole_number::WholeNumber;
@@ -79,7 +76,18 @@ impl Submission {
         trace: Option<TraceContext>,
     ) -> SubmitRequest {
         let Self { input, webhook, policy, s3_config, tags, ignored: _ } = self;
-        SubmitRequest { owner, input, policy, webhook, s3_config, mode, idempotency, tags, trace }
+        SubmitRequest {
+            owner,
+            input,
+            policy,
+            webhook,
+            s3_config,
+            mode,
+            idempotency,
+            tags,
+            trace,
+            note: None,
+        }
     }
 }
 
@@ -148,14 +156,7 @@ pub(crate) fn parse(body: &Bytes) -> Result<Submission, ApiError> {
     let input = fields.input.filter(|raw| raw.get() != "null").ok_or_else(|| {
         ApiError::bad_request("the field `input` is missing; it must be a JSON object")
     })?;
-    if !input.get().starts_with('{') {
-        return Err(ApiError::bad_request("`input` must be a JSON object"));
-    }
-    if is_nested_deeper(input.get(), JSON_NESTING_MAX) {
-        return Err(ApiError::bad_request(format!(
-            "`input` must not be nested deeper than {JSON_NESTING_MAX} levels"
-        )));
-    }
+    check_input(input.get()).map_err(|error| ApiError::bad_request(format!("`input` {error}")))?;
     let webhook = optional(fields.webhook, "webhook", "a string")?;
     let PolicyPart { policy, ignored } = policy(fields.policy)?;
     Ok(Submission {

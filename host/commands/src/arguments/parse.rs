@@ -7,7 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gristmill_client::wire::bounds::{
     Bounds, IDEMPOTENCY_KEY_CHARS_MAX, NAME_BYTES_MAX, OutOfBounds, is_idempotency_key,
 };
-use gristmill_client::wire::management::{EndpointSettings, ScalerType};
+use gristmill_client::wire::management::{EndpointSettings, Overlap, ScalerType};
 use gristmill_client::wire::{
     InvalidRegistryHost, JobStatus, Metering, RegistryHost, Scope, UnknownStatus,
 };
@@ -76,16 +76,26 @@ pub fn scaler(text: &str) -> Result<(ScalerType, u64), String> {
 
 /// `fuel` or `epoch`.
 pub fn metering() -> impl TypedValueParser<Value = Metering> {
-    let all = [Metering::Fuel, Metering::Epoch];
-    PossibleValuesParser::new(all.map(Metering::as_str)).map(move |text| {
-        all.into_iter().find(|metering| metering.as_str() == text).unwrap_or_default()
-    })
+    word(Metering::ALL, Metering::as_str)
+}
+
+/// `skip`, `queue` or `cancel`.
+pub fn overlap() -> impl TypedValueParser<Value = Overlap> {
+    word(Overlap::ALL, Overlap::as_str)
 }
 
 /// The name of a scope.
 pub fn scope() -> impl TypedValueParser<Value = Scope> {
-    PossibleValuesParser::new(Scope::ALL.map(Scope::as_str)).map(|text| {
-        Scope::ALL.into_iter().find(|scope| scope.as_str() == text).unwrap_or(Scope::Read)
+    word(Scope::ALL, Scope::as_str)
+}
+
+/// One of these values, by its word.
+fn word<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [T; N],
+    as_str: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.map(as_str)).try_map(move |text| {
+        all.into_iter().find(|value| as_str(*value) == text).ok_or("it is none of these words")
     })
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod endpoints;
 pub(crate) mod handlers;
 pub(crate) mod keys;
 pub(crate) mod registry_auths;
+pub(crate) mod schedules;
 pub(crate) mod secrets;
 pub(crate) mod templates;
 mod volume_files;

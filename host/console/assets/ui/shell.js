@@ -14,7 +14,7 @@ import { visible } from '../lib/text.js';
 /** @type {[string, string, string, string][]} the path, the name, the key after `g`, the scope */
 export const PAGES = [
   ['', 'Overview', 'o', 'read'], ['jobs', 'Jobs', 'j', 'read'], ['logs', 'Logs', 'l', 'manage'], ['playground', 'Playground', 'p', 'submit'],
-  ['handlers', 'Handlers', 'h', 'manage'], ['templates', 'Templates', 't', 'manage'], ['volumes', 'Volumes', 'v', 'manage'], ['registries', 'Registries', 'r', 'manage'],
+  ['handlers', 'Handlers', 'h', 'manage'], ['templates', 'Templates', 't', 'manage'], ['volumes', 'Volumes', 'v', 'manage'], ['registries', 'Registries', 'r', 'manage'], ['schedules', 'Schedules', 'c', 'manage'],
   ['keys', 'Keys', 'k', 'admin'], ['billing', 'Billing', 'b', 'manage'], ['system', 'System', 's', 'metrics'],
 ];
 const allowed = ([, , , scope]) => can(scope) || (scope === 'read' && can('manage'));
@@ -22,7 +22,7 @@ const modules = {
   '': () => import('../pages/overview.js'), endpoints: () => import('../pages/endpoint.js'),
   jobs: () => import('../pages/jobs.js'), job: () => import('../pages/job.js'),
   playground: () => import('../pages/playground.js'), logs: () => import('../pages/logs.js'), handlers: () => import('../pages/handlers.js'),
-  templates: () => import('../pages/templates.js'), volumes: () => import('../pages/volumes.js'), registries: () => import('../pages/registries.js'),
+  templates: () => import('../pages/templates.js'), volumes: () => import('../pages/volumes.js'), registries: () => import('../pages/registries.js'), schedules: () => import('../pages/schedules.js'),
   keys: () => import('../pages/keys.js'), billing: () => import('../pages/billing.js'), system: () => import('../pages/system.js'),
 };
 /** The pages are there before they are opened, so that a click works also while the host is away. Those who wait for the first one wait for nothing else. */

@@ -217,7 +217,8 @@ impl Endpoints {
     /// and the store deletes the rest, if need be after the next start.
     ///
     /// # Errors
-    /// [`ControlError::NotFound`], and those of every change.
+    /// [`ControlError::NotFound`], [`ControlError::Conflict`] when it has a schedule, and those of
+    /// every change.
     pub async fn delete(&self, caller: &Arc<ApiKey>, id: EndpointId) -> Result<(), ControlError> {
         let (this, caller) = (self.clone(), caller.clone());
         complete(async move { this.delete_whole(&caller, &id).await }).await?
@@ -227,6 +228,12 @@ impl Endpoints {
         let Self { deployed, logs, requests, .. } = self;
         let delete = |view: &View| {
             let incarnation = incarnation(view, caller, id)?;
+            if let Some(schedule) = view.schedule_of(id) {
+                return Err(ControlError::conflict(format!(
+                    "endpoint `{id}` has the schedule `{}`; delete it first (`gristmill schedules delete`)",
+                    schedule.id
+                )));
+            }
             Ok((vec![CatalogChange::Delete(CatalogKey::Endpoint(id.clone()))], incarnation))
         };
         let incarnation = deployed.change(caller, delete).await?;

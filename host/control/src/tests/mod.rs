@@ -35,7 +35,9 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::StoreError;
 use gristmill_core::time::{Clock as _, ManualClock, Timestamp};
 use gristmill_test_support::ModelStore;
-use gristmill_test_support::{NoBackup, NoRegistries, NoRuntime, RecordedFiles, RecordedWorkers};
+use gristmill_test_support::{
+    NoBackup, NoRegistries, NoRuntime, NoSchedules, RecordedFiles, RecordedWorkers,
+};
 use gristmill_wire::management::EndpointInput;
 
 use crate::{Access, Control, ControlError, ControlParts, Extent};
@@ -127,6 +129,7 @@ impl Bench {
             runtime: Arc::new(NoRuntime),
             volumes: disk.clone(),
             store: store.clone(),
+            scheduler: Arc::new(NoSchedules),
             actions: actions.clone(),
             deliveries: store.clone(),
             logs: logs.clone(),
@@ -216,6 +219,7 @@ impl Bench {
             idempotency: None,
             tags: None,
             trace: None,
+            note: None,
         };
         let deployment = self.control.endpoints.deployment(caller, &endpoint_id(id)).unwrap();
         self.jobs.submit(&deployment, request).await.unwrap().id

@@ -10,7 +10,8 @@ use crate::deploy::endpoint::Endpoint;
 use crate::deploy::registry_auth::RegistryAuth;
 use crate::deploy::template::Template;
 use crate::deploy::volume::Volume;
-use crate::id::{EndpointId, KeyId, RegistryAuthId, TemplateId, VolumeId};
+use crate::id::{EndpointId, KeyId, RegistryAuthId, ScheduleId, TemplateId, VolumeId};
+use crate::schedule::record::Schedule;
 
 /// One change of the catalog.
 #[derive(Debug, Clone)]
@@ -25,7 +26,6 @@ pub enum CatalogChange {
 /// One thing in the catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-#[expect(clippy::large_enum_variant, reason = "an entry is moved into its map at once")]
 pub enum CatalogEntry {
     /// A template.
     Template(Template),
@@ -41,6 +41,8 @@ pub enum CatalogEntry {
     RegistryAuth(RegistryAuth),
     /// A network volume.
     Volume(Volume),
+    /// A schedule.
+    Schedule(Schedule),
 }
 
 /// What a catalog entry is found by.
@@ -60,12 +62,22 @@ pub enum CatalogKey {
     RegistryAuth(RegistryAuthId),
     /// A network volume's id.
     Volume(VolumeId),
+    /// A schedule's id.
+    Schedule(ScheduleId),
 }
 
 impl CatalogKey {
     /// All kinds of entries, as they are stored, in the order of their text.
-    pub const KINDS: [&str; 7] =
-        ["component", "endpoint", "image", "key", "registry_auth", "template", "volume"];
+    pub const KINDS: [&str; 8] = [
+        "component",
+        "endpoint",
+        "image",
+        "key",
+        "registry_auth",
+        "schedule",
+        "template",
+        "volume",
+    ];
 
     /// The kind of entry, as it is stored.
     pub fn kind(&self) -> &'static str {
@@ -77,6 +89,7 @@ impl CatalogKey {
             Self::Key(_) => "key",
             Self::RegistryAuth(_) => "registry_auth",
             Self::Volume(_) => "volume",
+            Self::Schedule(_) => "schedule",
         }
     }
 
@@ -90,6 +103,7 @@ impl CatalogKey {
             Self::Key(id) => id.to_string(),
             Self::RegistryAuth(id) => id.to_string(),
             Self::Volume(id) => id.to_string(),
+            Self::Schedule(id) => id.to_string(),
         }
     }
 }
@@ -105,6 +119,7 @@ pub(super) enum EntryRef<'v> {
     Key(&'v ApiKey),
     RegistryAuth(&'v RegistryAuth),
     Volume(&'v Volume),
+    Schedule(&'v Schedule),
 }
 
 impl<'v> From<&'v CatalogEntry> for EntryRef<'v> {
@@ -117,6 +132,7 @@ impl<'v> From<&'v CatalogEntry> for EntryRef<'v> {
             CatalogEntry::Key(key) => Self::Key(key),
             CatalogEntry::RegistryAuth(auth) => Self::RegistryAuth(auth),
             CatalogEntry::Volume(volume) => Self::Volume(volume),
+            CatalogEntry::Schedule(schedule) => Self::Schedule(schedule),
         }
     }
 }
@@ -132,6 +148,7 @@ impl CatalogEntry {
             Self::Key(key) => CatalogKey::Key(key.id.clone()),
             Self::RegistryAuth(auth) => CatalogKey::RegistryAuth(auth.id.clone()),
             Self::Volume(volume) => CatalogKey::Volume(volume.id.clone()),
+            Self::Schedule(schedule) => CatalogKey::Schedule(schedule.id.clone()),
         }
     }
 }

@@ -27,8 +27,8 @@ use crate::store_error::OwnerQuota;
 /// Most that one owner may have in the catalog. A component counts in full for each of its owners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnerBounds {
-    /// Templates, endpoints, images, components, volumes and credentials, together; and as many
-    /// keys.
+    /// Templates, endpoints, images, components, volumes, credentials and schedules, together; and
+    /// as many keys.
     pub records_max: u64,
     /// Bytes of these records as JSON, and as many of the keys. The record of a component counts
     /// for its content.
@@ -201,7 +201,8 @@ impl Share {
             EntryRef::Template(_)
             | EntryRef::Image(_)
             | EntryRef::RegistryAuth(_)
-            | EntryRef::Volume(_) => Self::record(bytes),
+            | EntryRef::Volume(_)
+            | EntryRef::Schedule(_) => Self::record(bytes),
         }
     }
 
@@ -291,6 +292,7 @@ fn owners(entry: EntryRef<'_>) -> Vec<OwnerId> {
         EntryRef::Key(key) => &key.owner,
         EntryRef::RegistryAuth(auth) => &auth.owner,
         EntryRef::Volume(volume) => &volume.owner,
+        EntryRef::Schedule(schedule) => &schedule.owner,
     };
     vec![owner.clone()]
 }

@@ -17,7 +17,8 @@ use crate::deploy::endpoint::{Deployment, Endpoint};
 use crate::deploy::registry_auth::RegistryAuth;
 use crate::deploy::template::Template;
 use crate::deploy::volume::Volume;
-use crate::id::{EndpointId, KeyId, OwnerId, RegistryAuthId, TemplateId, VolumeId};
+use crate::id::{EndpointId, KeyId, OwnerId, RegistryAuthId, ScheduleId, TemplateId, VolumeId};
+use crate::schedule::record::Schedule;
 use crate::sharing::tenancy::Tenancy;
 
 /// Everything that is deployed, at one moment.
@@ -39,6 +40,8 @@ pub struct View {
     pub registry_auths: HashMap<RegistryAuthId, Arc<RegistryAuth>>,
     /// Network volumes by id.
     pub volumes: HashMap<VolumeId, Arc<Volume>>,
+    /// Schedules by id.
+    pub schedules: HashMap<ScheduleId, Arc<Schedule>>,
     /// What each owner has of all this.
     pub(crate) shares: OwnerShares,
     /// What each endpoint's stored record counts. The record in `deployments` has counted more:
@@ -157,6 +160,11 @@ impl View {
         users.find(|e| e.network_volume.as_ref() == Some(volume)).map(|endpoint| &endpoint.id)
     }
 
+    /// A schedule that submits jobs to the endpoint.
+    pub fn schedule_of(&self, endpoint: &EndpointId) -> Option<&Arc<Schedule>> {
+        self.schedules.values().find(|schedule| schedule.endpoint == *endpoint)
+    }
+
     /// The entry with this key.
     fn entry(&self, key: &CatalogKey) -> Option<EntryRef<'_>> {
         Some(match key {
@@ -167,6 +175,7 @@ impl View {
             CatalogKey::Key(id) => EntryRef::Key(self.keys.get(id)?),
             CatalogKey::RegistryAuth(id) => EntryRef::RegistryAuth(self.registry_auths.get(id)?),
             CatalogKey::Volume(id) => EntryRef::Volume(self.volumes.get(id)?),
+            CatalogKey::Schedule(id) => EntryRef::Schedule(self.schedules.get(id)?),
         })
     }
 
@@ -216,6 +225,12 @@ impl View {
             }
             CatalogChange::Put(CatalogEntry::Volume(volume)) => {
                 self.volumes.insert(volume.id.clone(), Arc::new(volume));
+            }
+            CatalogChange::Put(CatalogEntry::Schedule(schedule)) => {
+                self.schedules.insert(schedule.id.clone(), Arc::new(schedule));
+            }
+            CatalogChange::Delete(CatalogKey::Schedule(id)) => {
+                self.schedules.remove(&id);
             }
             CatalogChange::Delete(CatalogKey::Template(id)) => {
                 self.templates.remove(&id);

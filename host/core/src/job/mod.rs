@@ -10,6 +10,7 @@ pub mod handler_call;
 pub mod idempotency;
 pub mod listing;
 pub mod loss;
+pub mod note;
 pub mod payload;
 pub mod policy;
 pub mod record;

@@ -5,8 +5,11 @@ use std::fmt;
 use std::str;
 
 use bytes::Bytes;
+use gristmill_json_schema::is_nested_deeper;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+use crate::limits::JSON_NESTING_MAX;
 
 /// One JSON value as UTF-8 text. A clone shares the bytes.
 #[derive(Clone, PartialEq, Eq)]
@@ -16,6 +19,31 @@ pub struct Json(Bytes);
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidJson(#[from] serde_json::Error);
+
+/// Why a JSON value cannot be the input of a job. The sentence follows a name of the value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidInput {
+    /// It is no object.
+    #[error("must be a JSON object")]
+    Kind,
+    /// Parsers of handlers and clients may refuse it.
+    #[error("must not be nested deeper than {JSON_NESTING_MAX} levels")]
+    Nesting,
+}
+
+/// Checks that a job may have `text`, a single JSON value, as its input.
+///
+/// # Errors
+/// [`InvalidInput`].
+pub fn check_input(text: &str) -> Result<(), InvalidInput> {
+    if !text.starts_with('{') {
+        return Err(InvalidInput::Kind);
+    }
+    match is_nested_deeper(text, JSON_NESTING_MAX) {
+        true => Err(InvalidInput::Nesting),
+        false => Ok(()),
+    }
+}
 
 impl Json {
     /// Checks that `text` is a single JSON value and keeps it, without surrounding white space.

@@ -8,6 +8,7 @@ use crate::billing::usage::JobUsage;
 use crate::id::{EndpointId, JobId, OwnerId, WorkerId};
 use crate::incarnation::EndpointIncarnation;
 use crate::job::idempotency::Idempotency;
+use crate::job::note::ScheduleNote;
 use crate::job::payload::Json;
 use crate::job::policy::Policy;
 use crate::job::retention::Retention;
@@ -51,6 +52,8 @@ pub struct NewJob {
     pub tags: Option<Tags>,
     /// Its position in a distributed trace.
     pub trace: Option<TraceContext>,
+    /// What its schedule notes about the tick that made it, in the same commit.
+    pub note: Option<ScheduleNote>,
 }
 
 impl NewJob {

@@ -112,6 +112,7 @@ impl HandlerCalls {
             idempotency,
             tags: None,
             trace: caller.trace.clone(),
+            note: None,
         };
         let checks = self.catalog.input_checks();
         let submitted = submit(&*self.store, checks, &target, request, Strictness::Clamp).await;

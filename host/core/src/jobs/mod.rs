@@ -3,6 +3,7 @@
 
 pub mod handler_calls;
 pub mod operations;
+pub mod scheduling;
 pub mod stream;
 mod submissions;
 pub mod timeline;

@@ -7,6 +7,7 @@ use crate::deploy::endpoint::Deployment;
 use crate::deploy::input_checks::{CheckError, InputChecks};
 use crate::id::{JobId, OwnerId, SubmissionKind};
 use crate::job::idempotency::Idempotency;
+use crate::job::note::ScheduleNote;
 use crate::job::payload::Json;
 use crate::job::policy::{InvalidPolicy, PolicyRequest, Strictness};
 use crate::job::record::{CompletedJob, NewJob, S3Config};
@@ -38,6 +39,8 @@ pub struct SubmitRequest {
     pub tags: Option<Tags>,
     /// Its position in a distributed trace.
     pub trace: Option<TraceContext>,
+    /// What its schedule notes about the tick that makes it.
+    pub note: Option<ScheduleNote>,
 }
 
 /// The limit that an error of the store reports; `None` for another error.
@@ -74,6 +77,8 @@ pub enum SubmitMode {
     Async,
     /// A call of a handler, with the id of its job: of the same job as a call before with this id.
     Handler(JobId),
+    /// A time of a schedule, or a job that a client submits by it, with the job's id.
+    Schedule(JobId),
     /// `/runsync`.
     Sync {
         /// How long the client wants the result to be kept, in milliseconds: the `wait` of the
@@ -117,7 +122,7 @@ pub(crate) async fn submit(
     let new_id = |submission| JobId::generate(submission, store.shard());
     let (id, default_ms) = match request.mode {
         SubmitMode::Async => (new_id(SubmissionKind::Async), RETENTION_ASYNC_MS),
-        SubmitMode::Handler(id) => (id, RETENTION_ASYNC_MS),
+        SubmitMode::Handler(id) | SubmitMode::Schedule(id) => (id, RETENTION_ASYNC_MS),
         SubmitMode::Sync { kept_ms } => {
             (new_id(SubmissionKind::Sync), kept_ms.max(RETENTION_SYNC_MS_MIN))
         }
@@ -142,6 +147,7 @@ pub(crate) async fn submit(
             incarnation: deployment.incarnation.clone(),
             tags: request.tags,
             trace: request.trace,
+            note: request.note,
         })
         .await;
     if let Some(why) = submitted.as_ref().err().and_then(refused_for) {
@@ -157,6 +163,7 @@ pub(crate) async fn submit(
         SubmitMode::Async => SubmittedBy::Run,
         SubmitMode::Sync { .. } => SubmittedBy::RunSync,
         SubmitMode::Handler(_) => SubmittedBy::Handler,
+        SubmitMode::Schedule(_) => SubmittedBy::Schedule,
     });
     Ok(Submitted { id, is_repeated: false, completed })
 }

@@ -46,6 +46,8 @@ pub enum SubmittedBy {
     RunSync,
     /// The handler of another job.
     Handler,
+    /// A schedule.
+    Schedule,
 }
 
 /// The limit that refused a submission.
@@ -156,7 +158,7 @@ macro_rules! labels {
     };
 }
 
-labels!(SubmittedBy { Run: "run", RunSync: "runsync", Handler: "handler" });
+labels!(SubmittedBy { Run: "run", RunSync: "runsync", Handler: "handler", Schedule: "schedule" });
 labels!(RefusedFor {
     RateLimited: "rate_limited",
     ConcurrencyLimited: "concurrency_limited",
@@ -420,7 +422,7 @@ mod tests {
             (0..times).for_each(|_| metrics.finished(status));
         }
         let totals = metrics.totals();
-        assert_eq!(totals.submitted, [1, 2, 0]);
+        assert_eq!(totals.submitted, [1, 2, 0, 0]);
         assert_eq!(totals.refused, [1, 2, 3, 4]);
         assert_eq!(totals.finished, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
         let labels = FinishedAs::ALL.map(|end| (end.status(), end.reason()));

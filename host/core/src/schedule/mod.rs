@@ -1,6 +1,7 @@
 //! Schedules: jobs that the host submits at certain times.
 //!
-//! [`Ticks`] says which times those are.
+//! [`Ticks`] says which times those are, [`state`] what became of each. The store keeps that as a
+//! [note](crate::job::note), and the dispatcher's scheduler carries it out.
 //!
 //! **Instants.** They are a pure function of the definition and of the time zones that are bundled
 //! in the program. Nothing here reads a clock, a file or a setting, so that all hosts of a
@@ -36,6 +37,8 @@
 //! `jiff-cron` 0.3 returns the same instant again.
 
 mod pattern;
+pub mod record;
+pub mod state;
 #[cfg(test)]
 mod sweep_tests;
 mod ticks;

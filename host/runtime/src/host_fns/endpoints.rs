@@ -2,10 +2,9 @@
 //! client's, and bounds the calls of an attempt; the sink decides about the rest.
 
 use gristmill_core::job::handler_call::{CallError, HandlerCall};
-use gristmill_core::job::payload::Json;
-use gristmill_core::limits::{HANDLER_CALLS_MAX, JSON_NESTING_MAX, RUN_BODY_BYTES_MAX};
+use gristmill_core::job::payload::{Json, check_input};
+use gristmill_core::limits::{HANDLER_CALLS_MAX, RUN_BODY_BYTES_MAX};
 use gristmill_core::runtime::HandlerHost;
-use gristmill_json_schema::is_nested_deeper;
 
 use crate::bindings::gristmill::handler::endpoints::{CallError as WitCallError, FailedJob, Host};
 use crate::sandbox::state::State;
@@ -68,15 +67,10 @@ fn checked(input: String) -> Result<Json, CallError> {
         Ok(input) => input,
         Err(error) => return refused(format!("the input is not JSON: {error}")),
     };
-    if !input.as_str().starts_with('{') {
-        return refused("the input must be a JSON object".to_owned());
+    match check_input(input.as_str()) {
+        Ok(()) => Ok(input),
+        Err(error) => refused(format!("the input {error}")),
     }
-    if is_nested_deeper(input.as_str(), JSON_NESTING_MAX) {
-        return refused(format!(
-            "the input must not be nested deeper than {JSON_NESTING_MAX} levels"
-        ));
-    }
-    Ok(input)
 }
 
 fn lower(error: CallError) -> WitCallError {

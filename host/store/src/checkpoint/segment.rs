@@ -38,6 +38,7 @@ use crate::tables::delivery;
 use crate::tables::idempotency;
 use crate::tables::jobs::{self, Counted};
 use crate::tables::payloads;
+use crate::tables::schedules;
 use crate::tables::sql::integer;
 use crate::tables::usage;
 
@@ -122,6 +123,9 @@ pub(crate) fn write_rest(
     }
     if let Some(last) = image.dropped_records_up_to {
         idempotency::forget(db, last)?;
+    }
+    for (schedule, note) in &image.schedules {
+        schedules::put(db, *schedule, *note)?;
     }
     Ok(())
 }

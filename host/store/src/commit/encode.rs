@@ -32,6 +32,7 @@ pub(crate) fn encode<'a>(batch: &'a Batch, seal: &Seal) -> (BatchImage<'a>, Vec<
         dropped_deliveries: batch.dropped_deliveries.iter().map(|id| id.0).collect(),
         forgotten: batch.forgotten.iter().map(|key| key.0).collect(),
         dropped_records_up_to: batch.dropped_records_up_to,
+        schedules: batch.schedules.iter().map(|(key, note)| (key.0, note.as_deref())).collect(),
     };
     (image, payloads)
 }

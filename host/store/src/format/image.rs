@@ -64,6 +64,10 @@ pub(crate) struct BatchImage<'a> {
     pub(crate) forgotten: Vec<u32>,
     #[n(7)]
     pub(crate) dropped_records_up_to: Option<u64>,
+    /// Schedules with their newest notes; without one the note is removed.
+    #[b(8)]
+    #[cbor(default, skip_if = "Vec::is_empty")]
+    pub(crate) schedules: Vec<(u64, Option<&'a str>)>,
 }
 
 /// The usage so far in an hour, or in a part of one.

@@ -29,6 +29,7 @@ use crate::tables::idempotency;
 use crate::tables::job_action;
 use crate::tables::jobs;
 use crate::tables::payloads;
+use crate::tables::schedules;
 use crate::tables::sql;
 use crate::tables::usage;
 
@@ -134,6 +135,7 @@ impl Report {
         self.part(file, |report| report.check_webhooks(inspected, &newer));
         self.part(file, |report| report.check_idempotency_keys(db, file));
         self.part(file, |report| report.check_usage(db, file));
+        self.part(file, |report| report.check_schedules(db, file));
         self.part(file, |report| report.check_sums(db, file));
         self.part(file, |report| report.check_found_by(db, file));
         self.part(file, |report| report.check_actions(db, file));
@@ -222,6 +224,15 @@ impl Report {
         idempotency::each(db, |seq, found| {
             if let Err(error) = found {
                 self.add(file, None, format!("row {seq} of the table `repeat`: {error}"));
+            }
+            Ok(())
+        })
+    }
+
+    fn check_schedules(&mut self, db: &Connection, file: &Path) -> rusqlite::Result<()> {
+        schedules::each(db, |number, found| {
+            if let Err(error) = found {
+                self.add(file, None, format!("row {number} of the table `schedule`: {error}"));
             }
             Ok(())
         })

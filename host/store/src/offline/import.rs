@@ -296,7 +296,7 @@ struct Import<'a> {
 }
 
 /// Tables whose columns are those of the database, with the insertion of an array for each column.
-const SAME: [(&str, &str); 6] = [
+const SAME: [(&str, &str); 7] = [
     (
         "SELECT seq, name, completed, failed, retried FROM endpoint ORDER BY seq",
         "INSERT INTO endpoint (seq, name, completed, failed, retried) SELECT * FROM \
@@ -327,6 +327,10 @@ const SAME: [(&str, &str); 6] = [
         "SELECT id, body FROM job_action",
         "INSERT INTO job_action (id, body) SELECT * FROM unnest($1::text[], $2::text[])",
     ),
+    (
+        "SELECT number, note FROM schedule",
+        "INSERT INTO schedule (number, note) SELECT * FROM unnest($1::bigint[], $2::text[])",
+    ),
 ];
 
 impl Import<'_> {
@@ -335,7 +339,7 @@ impl Import<'_> {
         for (select, insert) in SAME {
             counts.push(self.copy_same(select, insert)?);
         }
-        if let [_, _, _, usage_rows, records, job_actions] = counts[..] {
+        if let [_, _, _, usage_rows, records, job_actions, _] = counts[..] {
             self.done = Imported { usage_rows, records, job_actions, ..self.done };
         }
         self.copy_jobs()?;

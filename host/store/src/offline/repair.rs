@@ -53,6 +53,7 @@ use crate::tables::found_by;
 use crate::tables::idempotency;
 use crate::tables::jobs::{self, Counted};
 use crate::tables::payloads;
+use crate::tables::schedules;
 use crate::tables::schema;
 use crate::tables::sql;
 use crate::tables::sql::integer;
@@ -60,7 +61,7 @@ use crate::tables::usage;
 
 /// The tables, each with its key, which is also the order of reading. `meta` and `catalog` are
 /// copied separately; `archived`, `job_tag` and `archived_time` are computed again.
-const TABLES: [Table; 12] = [
+const TABLES: [Table; 13] = [
     Table { name: "endpoint", key: &["seq"] },
     Table { name: "job", key: &["seq"] },
     Table { name: "input", key: &["seq"] },
@@ -72,6 +73,7 @@ const TABLES: [Table; 12] = [
     Table { name: "repeat", key: &["seq"] },
     Table { name: "usage", key: &usage::KEY },
     Table { name: "deleting", key: &["endpoint"] },
+    Table { name: "schedule", key: &["number"] },
     // Its key is a text, so the number of the row is used.
     Table { name: "job_action", key: &["rowid"] },
 ];
@@ -526,10 +528,20 @@ impl<'a> Repair<'a> {
             damaged.extend(found.err().map(|error| (seq, error)));
             Ok(())
         })?;
-        for (seq, error) in damaged {
+        for (seq, error) in damaged.drain(..) {
             idempotency::delete(to, &[seq.unsigned_abs()])?;
             self.record_table_losses(format!(
                 "the idempotency key of the job of row {seq} is lost: {error}"
+            ));
+        }
+        schedules::each(to, |number, found| {
+            damaged.extend(found.err().map(|error| (number, error)));
+            Ok(())
+        })?;
+        for (number, error) in damaged {
+            to.execute("DELETE FROM schedule WHERE number = ?1", [number])?;
+            self.record_table_losses(format!(
+                "row {number} of the table `schedule` is lost: {error}"
             ));
         }
         let mut of_usage = Vec::new();

@@ -7,6 +7,7 @@ use gristmill_core::billing::usage::{
 };
 use gristmill_core::catalog::CatalogEntry;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, TemplateId};
+use gristmill_core::job::note::{ScheduleNote, ScheduleNumber};
 use gristmill_core::job::record::JobCounts;
 use gristmill_core::time::Timestamp;
 use gristmill_core::webhook::delivery::{
@@ -74,6 +75,11 @@ pub(crate) fn load(
     }
     load_idempotency_records(connection, &mut index, &endpoint_owners)?;
     load_deliveries(connection, &mut index, &endpoint_owners)?;
+    let sql = "SELECT number, note FROM schedule";
+    for row in connection.query(&SqlQuery::new(sql, Vec::new()))? {
+        let schedule = ScheduleNumber(number(&row, 0));
+        index.restore_note(ScheduleNote { schedule, text: row.get::<_, &str>(1).to_owned() });
+    }
     let sql = "SELECT coalesce(max(run), 0) FROM usage";
     let rows = connection.query(&SqlQuery::new(sql, Vec::new()))?;
     let last_run = rows.first().map_or(0, |row| row.get::<_, i64>(0));

@@ -80,6 +80,7 @@ pub(super) fn queries<'a>(batch: &'a Batch, seal: &Seal) -> Vec<SqlQuery<'a>> {
         let unmark = "DELETE FROM deleting WHERE endpoint = ANY ($1::bigint[])";
         queries.push(SqlQuery::new(unmark, vec![value(keys)]));
     }
+    schedules(batch, &mut queries);
     if let Some(last) = batch.dropped_records_up_to {
         let delete = "DELETE FROM idempotency WHERE seq <= $1::bigint";
         queries.push(SqlQuery::new(delete, vec![value(integer(last))]));
@@ -302,6 +303,28 @@ fn deliveries<'a>(batch: &'a Batch, queries: &mut Vec<SqlQuery<'a>>) {
         let ids: Vec<i64> = batch.dropped_deliveries.iter().map(|id| integer(id.0)).collect();
         let delete = "DELETE FROM delivery WHERE id = ANY ($1::bigint[])";
         queries.push(SqlQuery::new(delete, vec![value(ids)]));
+    }
+}
+
+fn schedules<'a>(batch: &'a Batch, queries: &mut Vec<SqlQuery<'a>>) {
+    let (mut numbers, mut notes, mut removed) = (Vec::new(), Vec::new(), Vec::new());
+    for (schedule, note) in &batch.schedules {
+        match note {
+            Some(note) => {
+                numbers.push(integer(schedule.0));
+                notes.push(note.as_str());
+            }
+            None => removed.push(integer(schedule.0)),
+        }
+    }
+    if !numbers.is_empty() {
+        let upsert = "INSERT INTO schedule (number, note) SELECT * FROM unnest($1::bigint[], $2::text[]) \
+             ON CONFLICT (number) DO UPDATE SET note = excluded.note";
+        queries.push(SqlQuery::new(upsert, vec![value(numbers), value(notes)]));
+    }
+    if !removed.is_empty() {
+        let delete = "DELETE FROM schedule WHERE number = ANY ($1::bigint[])";
+        queries.push(SqlQuery::new(delete, vec![value(removed)]));
     }
 }
 

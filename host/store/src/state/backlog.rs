@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use gristmill_core::billing::usage::Bill;
+use gristmill_core::job::note::ScheduleNumber;
 use gristmill_core::webhook::delivery::Delivery;
 use tokio::sync::oneshot;
 
@@ -37,6 +38,8 @@ pub(crate) enum Write {
     Delivery(Box<Delivery>, Room, Ack),
     /// Usage that no result brings, in one batch, with the room that this occupies.
     Bills(Vec<Bill>, Room),
+    /// Changed notes of schedules; `None`: the note is removed.
+    Notes(Vec<(ScheduleNumber, Option<String>)>, Ack),
     /// Removes the row of an endpoint whose jobs are all removed.
     Forget(EndpointKey),
     /// Test only: makes the next transaction fail.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use gristmill_core::billing::usage::{Bill, UsageSum};
 use gristmill_core::id::{JobId, TemplateId};
 use gristmill_core::job::idempotency::Idempotency;
+use gristmill_core::job::note::ScheduleNumber;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{JobCounts, JobRecord};
 use gristmill_core::job::retention::Retention;
@@ -55,6 +56,8 @@ pub(crate) struct Batch {
     pub(crate) forgotten: Vec<EndpointKey>,
     /// The idempotency records of submissions up to this number are removed.
     pub(crate) dropped_records_up_to: Option<u64>,
+    /// Changed notes of schedules; `None`: the note is removed.
+    pub(crate) schedules: BTreeMap<ScheduleNumber, Option<String>>,
     /// Callers that wait for the batch as a whole.
     pub(crate) acks: Vec<Ack>,
     pub(crate) operations: u64,
@@ -212,6 +215,7 @@ impl Batch {
             && self.dropped_deliveries.is_empty()
             && self.forgotten.is_empty()
             && self.dropped_records_up_to.is_none()
+            && self.schedules.is_empty()
     }
 }
 
@@ -297,6 +301,11 @@ impl Index {
                         used.by_name.entry(key).or_default().add(&of_bill.billed);
                     }
                 }
+                Write::Notes(notes, ack) => {
+                    batch.operations += 1;
+                    batch.schedules.extend(notes);
+                    batch.acks.push(ack);
+                }
                 Write::Forget(endpoint) => {
                     batch.operations += 1;
                     batch.forgotten.push(endpoint);
@@ -348,6 +357,9 @@ impl Index {
             && !std::mem::replace(&mut endpoint.is_stored, true)
         {
             batch.endpoints.push((job.endpoint, endpoint.name.to_string()));
+        }
+        if let Some(note) = change.note {
+            batch.schedules.insert(note.schedule, Some(note.text));
         }
         let is_gone = job.row.status.is_none();
         let idempotency = change.insert.as_ref().and_then(|new| new.idempotency);
@@ -451,6 +463,12 @@ impl Index {
         }
         for (_, delivery) in batch.deliveries {
             self.dropped_deliveries.extend(self.outbox.replace(delivery));
+        }
+        for (schedule, note) in batch.schedules {
+            match note {
+                Some(text) => self.schedules.insert(schedule, text),
+                None => self.schedules.remove(&schedule),
+            };
         }
         if self.meters.publish(batch.usage) {
             self.requests.push(DbRequest::StoreUsage);

@@ -7,12 +7,13 @@
 //! A job with a change that no batch has taken is in `backlog`. Changes that a caller waits for
 //! reach the disk in the order in which they were decided.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use gristmill_core::billing::usage::Bill;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, SubmissionKind};
 use gristmill_core::job::idempotency::Idempotency;
+use gristmill_core::job::note::{ScheduleNote, ScheduleNumber};
 use gristmill_core::job::record::StreamPosition;
 use gristmill_core::job::record::{JobCounts, Lease, NewJob, StoreEpoch};
 use gristmill_core::job::retry::JobRetry;
@@ -111,6 +112,8 @@ pub(crate) struct Index {
     /// Idempotency records that were dropped before older ones; the next checkpoint deletes their
     /// rows. After a crash the next start drops them again.
     pub(super) dropped_records: Vec<u64>,
+    /// The notes of schedules, as they are on disk.
+    pub(super) schedules: BTreeMap<ScheduleNumber, String>,
     /// Jobs that have ended without a result, for the notifications after the lock is released.
     pub(super) early_ends: Vec<EarlyEnd>,
     /// Changed queues, likewise.
@@ -268,6 +271,7 @@ impl Index {
             dropped_deliveries: Vec::new(),
             idempotency_index: IdempotencyIndex::default(),
             dropped_records_up_to: None,
+            schedules: BTreeMap::new(),
             dropped_records: Vec::new(),
             early_ends: Vec::new(),
             queue_changes: QueueChanges::default(),
@@ -390,6 +394,29 @@ impl Index {
     /// Adds usage that belongs to no job, with the room that it occupies.
     pub(crate) fn add_bills(&mut self, bills: Vec<Bill>, room: Room) {
         self.backlog.push(Write::Bills(bills, room));
+    }
+
+    /// The notes of schedules, as they are on disk.
+    pub(crate) fn schedule_notes(&self) -> Vec<ScheduleNote> {
+        let note = |(schedule, text): (&ScheduleNumber, &String)| ScheduleNote {
+            schedule: *schedule,
+            text: text.clone(),
+        };
+        self.schedules.iter().map(note).collect()
+    }
+
+    /// Adds a note that is on disk.
+    pub(crate) fn restore_note(&mut self, note: ScheduleNote) {
+        self.schedules.insert(note.schedule, note.text);
+    }
+
+    /// Changes notes of schedules; `None` removes one. `ack` resolves when the change is on disk.
+    pub(crate) fn note_schedules(
+        &mut self,
+        notes: Vec<(ScheduleNumber, Option<String>)>,
+        ack: Ack,
+    ) {
+        self.backlog.push(Write::Notes(notes, ack));
     }
 
     /// The usage, as it is on disk.
@@ -683,6 +710,7 @@ impl Index {
             operations: 1,
             room,
             submission: Some(ack),
+            note: job.note,
             ..Change::default()
         };
         let pending = Pending { visible: None, queued: None, change, input: Some(input) };

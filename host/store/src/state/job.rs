@@ -7,6 +7,7 @@ use std::sync::Arc;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, WorkerId};
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::loss::Losses;
+use gristmill_core::job::note::ScheduleNote;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
     Chunk, CompletedJob, HostProcess, JobRecord, PastAttempt, RequeueCause,
@@ -297,6 +298,8 @@ pub(crate) struct Change {
     /// What it occupies in the write buffer.
     pub(crate) room: Room,
     pub(crate) submission: Option<SubmissionAck>,
+    /// What its schedule notes with the submission.
+    pub(crate) note: Option<ScheduleNote>,
     pub(crate) acks: Vec<Ack>,
 }
 

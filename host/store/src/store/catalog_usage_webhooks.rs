@@ -1,4 +1,4 @@
-//! The calls about the catalog, usage, webhooks, the key of stored secrets, and backups.
+//! The calls about the catalog, schedules, usage, webhooks, the key of stored secrets, and backups.
 
 use std::ops::Range;
 
@@ -8,6 +8,7 @@ use gristmill_core::backup::{BackupError, BackupFile, BackupSource};
 use gristmill_core::billing::usage::{Hour, UsageQuery, UsageRow, UsageStore, UsageSum};
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore};
 use gristmill_core::id::{EndpointId, JobId, OwnerId, TemplateId};
+use gristmill_core::job::note::{ScheduleNote, ScheduleNumber, ScheduleStore};
 use gristmill_core::job::payload::Json;
 use gristmill_core::store::{JobStore as _, StoreError};
 use gristmill_core::webhook::delivery::{
@@ -52,6 +53,32 @@ impl CatalogStore for Store {
         // It deletes the archived jobs.
         self.shared.wake_medium();
         drop(forgotten);
+    }
+}
+
+#[async_trait]
+impl ScheduleStore for Store {
+    fn schedule_notes(&self) -> Result<Vec<ScheduleNote>, StoreError> {
+        self.shared.read(|index, _| index.schedule_notes())
+    }
+
+    async fn note_schedule(&self, note: ScheduleNote) -> Result<(), StoreError> {
+        self.change_notes(vec![(note.schedule, Some(note.text))]).await
+    }
+
+    async fn forget_schedules(&self, schedules: Vec<ScheduleNumber>) -> Result<(), StoreError> {
+        self.change_notes(schedules.into_iter().map(|schedule| (schedule, None)).collect()).await
+    }
+}
+
+impl Store {
+    async fn change_notes(
+        &self,
+        notes: Vec<(ScheduleNumber, Option<String>)>,
+    ) -> Result<(), StoreError> {
+        let (ack, on_disk) = oneshot::channel();
+        self.shared.change(|index, _| index.note_schedules(notes, ack))?;
+        answer(on_disk).await
     }
 }
 

@@ -19,6 +19,7 @@ pub(crate) mod job_action;
 pub(crate) mod jobs;
 pub(crate) mod payloads;
 pub(crate) mod renew;
+pub(crate) mod schedules;
 pub(crate) mod schema;
 pub(crate) mod search;
 pub(crate) mod sql;

@@ -42,6 +42,7 @@
 //!   outlives the named objects. `run` is explained in `meters.rs`.
 //! * `catalog`: templates, endpoints, components, images and keys, as encrypted JSON.
 //! * `job_action`: actions on many jobs, as JSON.
+//! * `schedule`: what the scheduler has noted about each schedule, as JSON.
 //! * `deleting`: see `deleting.rs`.
 //! * `delivery`: pending webhooks, and the newest that have ended. State codes are in
 //!   `delivery.rs`; `at` is the time of the next attempt, or of the end; `made` has the times of

@@ -6,6 +6,7 @@ use gristmill_core::billing::usage::UsageStore;
 use gristmill_core::catalog::CatalogStore;
 use gristmill_core::id::{JobId, ShardId};
 use gristmill_core::job::action::JobActionStore;
+use gristmill_core::job::note::ScheduleStore;
 use gristmill_core::job::record::{ClaimedJob, JobRecord, NewJob};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
@@ -18,8 +19,11 @@ use tempfile::TempDir;
 use super::postgres::Database;
 use super::{QUEUE_JOBS_MAX, START, endpoint, job, open_with, submit, worker};
 
-pub(crate) trait AnyStore: JobStore + CatalogStore + UsageStore + JobActionStore {}
-impl<T: JobStore + CatalogStore + UsageStore + JobActionStore> AnyStore for T {}
+pub(crate) trait AnyStore:
+    JobStore + CatalogStore + ScheduleStore + UsageStore + JobActionStore
+{
+}
+impl<T: JobStore + CatalogStore + ScheduleStore + UsageStore + JobActionStore> AnyStore for T {}
 
 /// A store with its clock and signals.
 pub(crate) struct Fixture {

@@ -1,4 +1,4 @@
-//! The catalog, the usage and the pending webhooks of a [`ModelStore`].
+//! The catalog, the schedules, the usage and the pending webhooks of a [`ModelStore`].
 
 use std::ops::Range;
 
@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use gristmill_core::billing::usage::{Hour, UsageQuery, UsageRow, UsageStore, UsageSum};
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore};
 use gristmill_core::id::{EndpointId, JobId, OwnerId, TemplateId};
+use gristmill_core::job::note::{ScheduleNote, ScheduleNumber, ScheduleStore};
 use gristmill_core::job::payload::Json;
 use gristmill_core::store::StoreError;
 use gristmill_core::webhook::delivery::{
@@ -41,6 +42,26 @@ impl CatalogStore for ModelStore {
         let _ = self.change(|state, now, notifications| {
             deleted.iter().for_each(|id| state.forget_endpoint(id, now, notifications));
         });
+    }
+}
+
+#[async_trait]
+impl ScheduleStore for ModelStore {
+    fn schedule_notes(&self) -> Result<Vec<ScheduleNote>, StoreError> {
+        self.read(|state, _| {
+            let notes = state.schedules.iter();
+            notes
+                .map(|(schedule, text)| ScheduleNote { schedule: *schedule, text: text.clone() })
+                .collect()
+        })
+    }
+
+    async fn note_schedule(&self, note: ScheduleNote) -> Result<(), StoreError> {
+        self.change(|state, _, _| drop(state.schedules.insert(note.schedule, note.text)))
+    }
+
+    async fn forget_schedules(&self, schedules: Vec<ScheduleNumber>) -> Result<(), StoreError> {
+        self.change(|state, _, _| state.schedules.retain(|it, _| !schedules.contains(it)))
     }
 }
 

@@ -198,6 +198,9 @@ impl JobStore for ModelStore {
             if let Some(idempotency) = idempotency {
                 state.submissions.insert(new.endpoint.clone(), idempotency, new.id, now);
             }
+            if let Some(note) = &new.note {
+                state.schedules.insert(note.schedule, note.text.clone());
+            }
             let due = new.policy.start.due(now);
             let job = ModelJob {
                 seq: state.last_seq,

@@ -13,6 +13,7 @@ use gristmill_core::id::{EndpointId, JobActionId, JobId, OwnerId, TemplateId, Wo
 use gristmill_core::job::action::JobAction;
 use gristmill_core::job::document::webhook_body;
 use gristmill_core::job::loss::Losses;
+use gristmill_core::job::note::ScheduleNumber;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, HostProcess, JobCounts, JobRecord, Lease, LeftAttempt,
@@ -56,6 +57,7 @@ pub(super) struct State {
     pub(super) outbox: Outbox,
     pub(super) usage: BTreeMap<UsageKey, UsageSum>,
     pub(super) actions: BTreeMap<JobActionId, JobAction>,
+    pub(super) schedules: BTreeMap<ScheduleNumber, String>,
 }
 
 /// Which jobs are claimed before others, whatever their positions.

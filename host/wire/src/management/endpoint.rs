@@ -190,9 +190,9 @@ fn check_rate_limits(
 }
 
 #[cfg(feature = "openapi")]
-schema::requiring! {
+schema::variant! {
     /// An endpoint to create.
-    NewEndpoint = EndpointInput, &["templateId"]
+    NewEndpoint = EndpointInput, |object| schema::require(object, &["templateId"])
 }
 
 /// The answer's form of an endpoint.

@@ -16,6 +16,7 @@ mod log;
 mod pod;
 mod registry_auth;
 mod release;
+mod schedule;
 mod secrets;
 mod series;
 mod system;
@@ -42,6 +43,7 @@ pub use log::LogLine;
 pub use pod::{Pod, PodStatus};
 pub use registry_auth::{NewRegistryAuth, RegistryAuth};
 pub use release::{Release, ReleaseSettings, ReleaseWithSettings, Rollback};
+pub use schedule::{CatchUp, CatchUpInput, Overlap, Schedule, ScheduleInput, Tick, TickOutcome};
 pub use secrets::RotatedSecrets;
 pub use series::{
     EndpointSeries, SeriesList, SeriesPoint, SeriesQuantiles, SeriesWorkers, ShortSeries,
@@ -52,5 +54,7 @@ pub use volume::{NetworkVolume, NetworkVolumeInput, NewNetworkVolume, VolumeFile
 
 #[cfg(feature = "openapi")]
 pub use endpoint::NewEndpoint;
+#[cfg(feature = "openapi")]
+pub use schedule::NewSchedule;
 #[cfg(feature = "openapi")]
 pub use template::NewTemplate;

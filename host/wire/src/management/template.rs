@@ -104,9 +104,9 @@ pub struct TemplateInput {
 }
 
 #[cfg(feature = "openapi")]
-schema::requiring! {
+schema::variant! {
     /// A template to create.
-    NewTemplate = TemplateInput, &["name", "imageName"]
+    NewTemplate = TemplateInput, |object| schema::require(object, &["name", "imageName"])
 }
 
 /// The answer's form of a template: the 18 documented fields, none of them null, and `isPlatform` a

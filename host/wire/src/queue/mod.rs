@@ -7,11 +7,14 @@ mod stream;
 mod submission;
 mod timeline;
 
+#[cfg(feature = "openapi")]
+pub use crate::policy::SubmissionPolicy;
+pub use crate::policy::{Policy, Retention};
 pub use health::{HealthReport, JobsReport, WorkersReport};
 pub use requests::{RequestList, RequestSummary};
 pub use status::StatusDocument;
 pub use stream::{StreamChunk, StreamDeleted, StreamEnd, StreamMetrics, StreamPage, StreamRestart};
-pub use submission::{Policy, Retention, S3Config, Submission};
+pub use submission::{S3Config, Submission};
 pub use timeline::{JobUsage, QueueCause, Timeline, TimelineEvent, TimelineEventKind};
 
 use serde::{Deserialize, Serialize};

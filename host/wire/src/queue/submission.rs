@@ -6,7 +6,9 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::RetryInput;
+use crate::policy::Policy;
+#[cfg(feature = "openapi")]
+use crate::policy::SubmissionPolicy;
 #[cfg(feature = "openapi")]
 use crate::schema;
 
@@ -25,6 +27,7 @@ pub struct Submission<'a> {
     pub webhook: Option<&'a str>,
     /// When it starts, how long it may wait and run, and how long it is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<SubmissionPolicy>))]
     pub policy: Option<Policy>,
     /// For the handler. No call shows it, and it is encrypted on disk.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,64 +43,6 @@ impl<'a> Submission<'a> {
     pub fn new(input: &'a RawValue) -> Self {
         Self { input, webhook: None, policy: None, s3_config: None, tags: None }
     }
-}
-
-/// When a job starts, how long it may wait and run, and how long it is kept.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct Policy {
-    /// Milliseconds for one attempt, from the start of its handler; then the job is TIMED_OUT. By
-    /// default that of the endpoint when the attempt begins.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::ExecutionTimeout>))]
-    pub execution_timeout: Option<u64>,
-    /// Milliseconds from the submission, or from the `delay` or `runAt` of the job, after which it
-    /// is deleted, even if it runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Ttl>))]
-    pub ttl: Option<u64>,
-    /// The job runs after the others, and never starts a worker: without one it waits, up to its
-    /// ttl, until a normal job or `workersMin` starts one. False by default.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub low_priority: Option<bool>,
-    /// The job waits for so many milliseconds before it may start.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Delay>))]
-    pub delay: Option<u64>,
-    /// The time before which the job does not start, at most seven days away; in place of `delay`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::FilterTime>))]
-    pub run_at: Option<String>,
-    /// When the job runs again after an attempt that failed; by default as the endpoint says.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry: Option<RetryInput>,
-    /// Whether members of the policy that do not exist are refused. By default they are ignored,
-    /// and the header `X-Ignored-Policy` of the answer names them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub strict: Option<bool>,
-    /// How long the job is kept after its end; by default as long as the endpoint says.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub retention: Option<Retention>,
-}
-
-/// How long a job is kept after its end, by the way in which it ends.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct Retention {
-    /// For a job that completes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::RetentionTime>))]
-    pub completed: Option<u64>,
-    /// Also for jobs that time out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::RetentionTime>))]
-    pub failed: Option<u64>,
-    /// For a job that is cancelled.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::RetentionTime>))]
-    pub cancelled: Option<u64>,
 }
 
 /// Object-storage settings, for the handler.
@@ -132,6 +77,8 @@ impl fmt::Debug for S3Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RetryInput;
+    use crate::policy::Retention;
 
     #[test]
     fn a_submission_has_only_the_given_fields() {

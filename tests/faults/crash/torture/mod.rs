@@ -11,6 +11,7 @@ mod random;
 mod session;
 mod streams;
 mod submission;
+mod timers;
 mod webhooks;
 
 use std::io::Write as _;
@@ -28,6 +29,7 @@ pub(crate) use self::random::Random;
 use self::session::Session;
 use self::streams::StreamReader;
 use self::submission::MILL;
+use self::timers::Timers;
 use self::webhooks::ReceivedWebhooks;
 
 const SUBMITTERS: usize = 4;
@@ -108,6 +110,7 @@ struct Torture {
     received: ReceivedWebhooks,
     purger: Purger,
     deployer: Deployer,
+    timers: Timers,
     readers: Vec<StreamReader>,
     /// The time of each start, from its command to the ready line.
     starts: Vec<Duration>,
@@ -136,6 +139,7 @@ impl Torture {
             received,
             purger: Purger::default(),
             deployer: Deployer::start(&host).await,
+            timers: Timers::start(&host).await,
             readers: std::iter::repeat_with(StreamReader::default).take(STREAM_READERS).collect(),
             starts: vec![],
             killed_starts: 0,
@@ -162,6 +166,8 @@ impl Torture {
         let purger = tokio::spawn(purger.run(session.clone(), self.random.fork()));
         let deployer = std::mem::take(&mut self.deployer);
         let deployer = tokio::spawn(deployer.run(session.clone(), self.random.fork()));
+        let timers = std::mem::take(&mut self.timers);
+        let timers = tokio::spawn(timers.run(session.clone(), self.random.fork()));
         let readers: Vec<_> = std::mem::take(&mut self.readers)
             .into_iter()
             .map(|reader| tokio::spawn(reader.run(session.clone(), self.random.fork())))
@@ -192,6 +198,7 @@ impl Torture {
         }
         self.purger = purger.await.unwrap();
         self.deployer = deployer.await.unwrap();
+        self.timers = timers.await.unwrap();
         for reader in readers {
             self.readers.push(reader.await.unwrap());
         }
@@ -214,6 +221,7 @@ impl Torture {
         audit::audit(&session, &mut self.received).await;
         self.purger.audit(&session).await;
         self.deployer.check(&session).await.unwrap();
+        self.timers.audit(&session).await;
         assert!(!self.host.log().contains("panicked"), "wrong: {}", self.host.log());
     }
 
@@ -239,6 +247,7 @@ impl Torture {
         }
         let [p50, p99, most] = [50, 99, 100].map(|percent| percentile(&mut self.starts, percent));
         println!("{:>9} webhooks received", self.received.calls);
+        println!("{:>9} failing jobs had their attempts", self.timers.checked());
         println!(
             "{:>9} jobs ran more than once, because a kill broke them off",
             self.ledger.ran_again()

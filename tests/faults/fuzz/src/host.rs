@@ -29,7 +29,9 @@ use gristmill_core::trace::Tracer;
 use gristmill_core::webhook::delivery::{ReceiverRefused, WebhookReceivers};
 use gristmill_edge::{CertificateExpiry, PeerAddress};
 use gristmill_test_support::ModelStore;
-use gristmill_test_support::{NoBackup, NoRegistries, NoRuntime, NoWorkers, RecordedFiles};
+use gristmill_test_support::{
+    NoBackup, NoRegistries, NoRuntime, NoSchedules, NoWorkers, RecordedFiles,
+};
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
@@ -137,6 +139,7 @@ impl Host {
             volumes: files,
             store: store.clone(),
             logs: Arc::default(),
+            scheduler: Arc::new(NoSchedules),
             actions: store.clone(),
             deliveries: store.clone(),
             usage: store.clone(),

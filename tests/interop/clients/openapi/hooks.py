@@ -35,6 +35,9 @@ schemathesis.openapi.format("uri", st.sampled_from(URLS))
 schemathesis.openapi.format("host-pattern", st.sampled_from(HOSTS))
 REGISTRIES = ["docker.io", "registry.example:5000", "localhost", "[::1]:5000", "10.0.0.1"]
 schemathesis.openapi.format("registry-host", st.sampled_from(REGISTRIES))
+CRONS = ["@daily", "0 4 * * *", "*/15 8-17 * * MON-FRI", "0 0 1,15 JAN *"]
+schemathesis.openapi.format("cron", st.sampled_from(CRONS))
+schemathesis.openapi.format("time-zone", st.sampled_from(["UTC", "Europe/Berlin", "Africa/Cairo"]))
 schemathesis.openapi.media_type("application/wasm", st.just(COMPONENT))
 schemathesis.openapi.media_type("application/octet-stream", st.binary(max_size=5_000))
 
@@ -47,7 +50,7 @@ EITHER = "made/either"
 dice = random.Random(int(os.environ["GRISTMILL_SEED"]))
 numbers = itertools.count()
 jobs = {endpoint: collections.deque(maxlen=40) for endpoint in ENDPOINTS}
-KINDS = ("templates", "endpoints", "networkvolumes", "keys", "job-actions")
+KINDS = ("templates", "endpoints", "networkvolumes", "schedules", "keys", "job-actions")
 made = {kind: collections.deque(maxlen=40) for kind in KINDS}
 
 
@@ -169,7 +172,7 @@ def make_possible(case, body):
         body["name"] = f"{body['name'][:100]} {next(numbers)}"
     if case.path.startswith("/v1/templates/"):
         body.pop("name", None)
-    if case.path in ("/v1/templates", "/v1/endpoints") and body.get("id"):
+    if case.path in ("/v1/templates", "/v1/endpoints", "/v1/schedules") and body.get("id"):
         body["id"] = f"{body['id'][:100]}-{next(numbers)}"
     if is_change(case):
         # An id cannot be changed.
@@ -214,6 +217,19 @@ def make_possible(case, body):
     if body.get("paused") is True:
         # Calls that wait for a job would wait until their time is over.
         body["paused"] = False
+    if case.path.startswith("/v1/schedules"):
+        # One kind of times, and no job but by the call for it.
+        body["paused"] = True
+        if body.get("endpointId"):
+            body["endpointId"] = ENDPOINTS[0]
+        if body.get("everyMs"):
+            body.pop("cron", None)
+            body.pop("timeZone", None)
+        elif case.path == "/v1/schedules":
+            body["cron"] = body.get("cron") or "@daily"
+        elif not body.get("cron"):
+            # The schedule may have an interval.
+            body.pop("timeZone", None)
     if body.get("maxFuel"):
         # The other way of metering counts no fuel.
         body["metering"] = "fuel"

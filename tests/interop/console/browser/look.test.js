@@ -26,9 +26,10 @@ async function pages() {
     await api('POST', 'v1/endpoints', { id: 'limited', name: 'limited', templateId: 'limited', rateLimits: { 'purge-queue': { callsPer10s: 5 } }, paused: true });
     await api('POST', 'v1/endpoints', { id: LONG, name: LONG, templateId: 'limited' });
   }
+  if (!(await api('GET', 'v1/schedules')).some((x) => x.id === 'nightly')) await api('POST', 'v1/schedules', { id: 'nightly', endpointId: 'playground', cron: '30 4 * * *' });
   const e = '#/endpoints/playground';
   return ['#/', e, `${e}/jobs`, `${e}/failed`, `${e}/logs`, `${e}/releases`, `${e}/webhooks`, `${e}/settings`, `${e}/usage`, '#/jobs', '#/jobs?status=FAILED', `#/jobs/playground/${ok.id}`, `#/jobs/playground/${bad.id}`,
-    '#/playground?endpoint=playground', '#/playground?endpoint=chat&mode=chat', '#/logs?endpoint=playground', '#/handlers', '#/handlers/echo:latest', '#/templates', '#/templates/echo', '#/volumes', `#/volumes/${v.id}`, `#/volumes/${v.id}/box`, '#/endpoints/limited', '#/endpoints/limited/settings', '#/registries', '#/keys', '#/billing', '#/system'];
+    '#/playground?endpoint=playground', '#/playground?endpoint=chat&mode=chat', '#/logs?endpoint=playground', '#/handlers', '#/handlers/echo:latest', '#/templates', '#/templates/echo', '#/volumes', `#/volumes/${v.id}`, `#/volumes/${v.id}/box`, '#/endpoints/limited', '#/endpoints/limited/settings', '#/schedules', '#/schedules/nightly', '#/registries', '#/keys', '#/billing', '#/system'];
 }
 
 /** Adds the serious findings of axe in a page to a list. */

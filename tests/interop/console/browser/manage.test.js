@@ -6,6 +6,43 @@ import { open, close, run, key, api, until, refusal, HOST } from './page.js';
 
 after(close);
 
+test('a schedule is made, runs now, pauses, is changed and deleted', async () => {
+  const { page, login, to, check, end } = await open();
+  await login((await key()).text);
+  await to('#/schedules');
+  await page.getByRole('button', { name: 'New schedule …' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Id').fill('dawn');
+  await dialog.getByLabel('Endpoint').fill('playground');
+  await dialog.getByLabel('Input').fill('{"op":"echo","value":"dawn"}');
+  await dialog.getByLabel('Times').fill('0 0 30 2 *');
+  await dialog.getByRole('button', { name: 'Make it' }).click();
+  await dialog.getByRole('alert').waitFor();
+  await dialog.getByLabel('Times').fill('0 6 * * MON-FRI');
+  await dialog.getByRole('button', { name: 'Make it' }).click();
+  await page.getByRole('link', { name: 'dawn', exact: true }).click();
+  await until('the next times are shown', async () => await page.locator('main ol > li').count() === 10);
+  await page.getByRole('button', { name: 'Run now' }).click();
+  await page.getByText('was submitted').waitFor();
+  const jobs = async () => (await api('GET', 'v1/jobs?tag=schedule:dawn')).jobs;
+  await until('its job is done', async () => (await jobs())[0]?.status === 'COMPLETED');
+  await page.getByRole('button', { name: 'Pause', exact: true }).click();
+  await page.getByText('None while it is paused.').waitFor();
+  await page.getByRole('button', { name: 'Resume' }).click();
+  await page.getByRole('button', { name: 'Pause', exact: true }).waitFor();
+  await to('#/schedules');
+  await page.getByRole('button', { name: 'Change dawn' }).click();
+  await dialog.getByLabel('Times').fill('0 7 * * *');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await page.getByText('0 7 * * *').waitFor();
+  await page.getByRole('button', { name: 'Delete dawn' }).click();
+  await dialog.getByRole('button', { name: 'Delete it' }).click();
+  await page.getByText('No schedule yet').waitFor();
+  assert.equal((await jobs()).length, 1, 'the job stays');
+  await check(refusal(400));
+  await end();
+});
+
 test('a template is made, shown with its readme, changed, deployed and deleted', async () => {
   const { page, login, to, check, end } = await open();
   await login((await key()).text);

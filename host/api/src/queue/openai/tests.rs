@@ -79,6 +79,7 @@ impl Bench {
             mode: SubmitMode::Sync { kept_ms: 0 },
             tags: None,
             trace: None,
+            note: None,
         };
         let (jobs, deployment) = (self.jobs.clone(), self.deployment.clone());
         let new = NewKey {

@@ -56,6 +56,7 @@ pub(crate) async fn openai(
         idempotency: None,
         tags: None,
         trace: call.trace.clone(),
+        note: None,
     };
     let key = call.key_check(&state);
     let client = Client {

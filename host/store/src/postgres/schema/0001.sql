@@ -118,6 +118,9 @@ CREATE TABLE catalog (
 
 CREATE TABLE job_action (id text PRIMARY KEY, body text NOT NULL);
 
+-- What the scheduler has noted about each schedule, as JSON.
+CREATE TABLE schedule (number bigint PRIMARY KEY, note text NOT NULL) WITH (fillfactor = 60);
+
 -- The bytes of components, in parts of 1 MiB. The last part of a component may be shorter.
 CREATE TABLE component_part (
     -- SHA-256 of all parts, as hexadecimal digits.
