@@ -9,6 +9,7 @@ use gristmill_core::id::{EndpointId, JobId, OwnerId, ScheduleId};
 use gristmill_core::job::note::ScheduleNumber;
 use gristmill_core::job::payload::check_input;
 use gristmill_core::job::policy::Strictness;
+use gristmill_core::job::tags::Tags;
 use gristmill_core::jobs::scheduling::{RunNowError, Scheduling};
 use gristmill_core::schedule::TicksDefinition;
 use gristmill_core::schedule::record::{CatchUp, Overlap, Schedule};
@@ -237,6 +238,7 @@ fn changed(
     let refused = |error: &dyn std::fmt::Display| ControlError::invalid(error.to_string());
     let policy = schedule.policy();
     policy.resolve(Strictness::Refuse, rule, now).map_err(|error| refused(&error))?;
+    Tags::with_job_key(None, schedule.policy.key.as_deref()).map_err(|error| refused(&error))?;
     policy.resolve_retention(Strictness::Refuse).map_err(|error| refused(&error))?;
     Ok(schedule)
 }

@@ -306,9 +306,10 @@ impl Scheduler {
     }
 }
 
-/// The tags of its jobs.
+/// The tags of its jobs. They were checked when the schedule was created or changed.
 fn tags(schedule: &Schedule) -> Option<Tags> {
-    Tags::new([(TAG, schedule.id.as_str())]).unwrap_or_default()
+    let own = Tags::new([(TAG, schedule.id.as_str())]).unwrap_or_default();
+    Tags::with_job_key(own.clone(), schedule.policy.key.as_deref()).unwrap_or(own)
 }
 
 fn note(schedule: &Schedule, state: &ScheduleState) -> ScheduleNote {

@@ -29,6 +29,12 @@ pub const TAG_KEY_BYTES_MAX: usize = 64;
 /// Longest value of a tag, in bytes: 400.
 pub const TAG_VALUE_BYTES_MAX: usize = 256;
 
+/// Longest `policy.key`, in bytes: 400.
+pub const JOB_KEY_BYTES_MAX: usize = 64;
+
+/// The tag whose value is the `policy.key` of its job.
+pub const JOB_KEY_TAG: &str = "policy/key";
+
 /// Most bytes of all keys and values of a submission's `tags` (2 KiB): 400.
 pub const TAGS_BYTES_MAX: usize = 2 * KIB;
 

@@ -27,6 +27,11 @@ pub struct Policy {
     /// ttl, until a normal job or `workersMin` starts one. False by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low_priority: Option<bool>,
+    /// By which waiting jobs of the endpoint have turns: those of one key do not hold up those of
+    /// another one. The job has it as its tag `policy/key`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::JobKeyText>))]
+    pub key: Option<String>,
     /// The job waits for so many milliseconds before it may start.
     #[serde(deserialize_with = "whole_number::optional", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Delay>))]

@@ -37,6 +37,7 @@ mod input;
 mod input_schemas;
 mod isolation;
 mod job_actions;
+mod job_keys;
 mod job_list;
 mod lifecycle;
 mod links;

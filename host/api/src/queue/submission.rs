@@ -158,13 +158,15 @@ pub(crate) fn parse(body: &Bytes) -> Result<Submission, ApiError> {
     })?;
     check_input(input.get()).map_err(|error| ApiError::bad_request(format!("`input` {error}")))?;
     let webhook = optional(fields.webhook, "webhook", "a string")?;
-    let PolicyPart { policy, ignored } = policy(fields.policy)?;
+    let PolicyPart { policy, key, ignored } = policy(fields.policy)?;
+    let tags = Tags::with_job_key(tags(fields.tags)?, key.as_deref())
+        .map_err(|error| ApiError::bad_request(error.to_string()))?;
     Ok(Submission {
         input: Json::from_raw_part(body, input),
         webhook: webhook.map(check_webhook).transpose()?,
         policy,
         s3_config: s3_config(fields.s3_config)?.map(Arc::new),
-        tags: tags(fields.tags)?,
+        tags,
         ignored,
     })
 }
@@ -219,6 +221,7 @@ fn check_webhook(text: String) -> Result<String, ApiError> {
 /// The parts of `policy`.
 struct PolicyPart {
     policy: PolicyRequest,
+    key: Option<String>,
     ignored: IgnoredPolicy,
 }
 
@@ -272,6 +275,7 @@ fn policy(raw: Option<&RawValue>) -> Result<PolicyPart, ApiError> {
             cancelled_ms: millis(kept.cancelled, "policy.retention.cancelled")?,
         },
     };
+    let key = optional(take("key"), "policy.key", "a string")?;
     let is_strict = optional(take("strict"), "policy.strict", "true or false")?.unwrap_or(false);
     let ignored = IgnoredPolicy::of(members.keys());
     match &ignored.0 {
@@ -279,7 +283,7 @@ fn policy(raw: Option<&RawValue>) -> Result<PolicyPart, ApiError> {
             "`policy` has no member `{}`; leave it out, or `policy.strict`",
             String::from_utf8_lossy(names.as_bytes())
         ))),
-        _ => Ok(PolicyPart { policy, ignored }),
+        _ => Ok(PolicyPart { policy, key, ignored }),
     }
 }
 

@@ -72,6 +72,8 @@ async fn mistakes_are_named() {
             r#"{"input":{},"policy":{"retry":{"maxAtempts":3}}}"#,
             "`policy.retry.maxAtempts`: unknown field",
         ),
+        (r#"{"input":{},"policy":{"key":1}}"#, "`policy.key` must be a string"),
+        (r#"{"input":{},"policy":{"key":""}}"#, "`policy.key` must have 1 to 64 bytes"),
         (r#"{"input":{},"policy":{"strict":1}}"#, "`policy.strict` must be true or false"),
         (
             r#"{"input":{},"policy":{"strict":true,"retires":{},"tt\u0001l":1}}"#,
@@ -148,6 +150,7 @@ fn every_field_of_the_wire_type_is_read() {
             execution_timeout: Some(6_000),
             ttl: Some(20_000),
             low_priority: Some(true),
+            key: text("acme"),
             delay: Some(4),
             run_at: None,
             retry: Some(RetryInput { max_attempts: Some(3), ..RetryInput::default() }),
@@ -170,7 +173,7 @@ fn every_field_of_the_wire_type_is_read() {
     let Submission { input, webhook, policy, s3_config, tags, ignored } =
         parse(&body.into()).unwrap();
     assert_eq!(ignored.0, None);
-    assert_eq!(tags, Tags::new([("env", "prod")]).unwrap());
+    assert_eq!(tags, Tags::new([("env", "prod"), ("policy/key", "acme")]).unwrap());
     assert_eq!((input.as_str(), webhook.as_deref()), (r#"{"a":1}"#, Some("http://h/")));
     let expected = PolicyRequest {
         execution_timeout_ms: Some(6_000),

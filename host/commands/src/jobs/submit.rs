@@ -71,6 +71,10 @@ pub struct SubmitArgs {
     /// Run other jobs first, and start no worker for this job.
     #[arg(long)]
     low_priority: bool,
+    /// What the job has in common with others that have turns together, such as a customer, in 1 to
+    /// 64 bytes: jobs with one key do not hold up those with another one.
+    #[arg(long, value_name = "TEXT")]
+    key: Option<String>,
     /// A tag of the job; may be repeated. `gristmill jobs list --tag` finds the job by it.
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse::tag)]
     tags: Vec<(String, String)>,
@@ -95,6 +99,7 @@ pub(crate) async fn submit(args: SubmitArgs) -> anyhow::Result<ExitCode> {
             execution_timeout: args.execution_timeout,
             ttl: args.ttl,
             low_priority: args.low_priority.then_some(true),
+            key: args.key,
             delay: args.delay,
             run_at: args.run_at,
             retry: args.retry.document(),

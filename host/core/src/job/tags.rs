@@ -9,7 +9,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use gristmill_wire::bounds::{TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX, TAGS_BYTES_MAX, TAGS_MAX};
+use gristmill_wire::bounds::{
+    JOB_KEY_BYTES_MAX, JOB_KEY_TAG, TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX, TAGS_BYTES_MAX,
+    TAGS_MAX,
+};
 use serde::{Deserialize, Serialize};
 
 /// The tags of one job; at least one. The text has a line `key=value` for each, in the order of the
@@ -55,6 +58,9 @@ pub enum InvalidTags {
     /// A value with a control character.
     #[error("`tags.{0}` has a control character")]
     Control(String),
+    /// A key of a job with another length, or with a control character.
+    #[error("`policy.key` must have 1 to {JOB_KEY_BYTES_MAX} bytes, and no control character")]
+    JobKey,
     /// Too long together.
     #[error(
         "the keys and values of `tags` have more than {TAGS_BYTES_MAX} bytes together, the most allowed"
@@ -146,6 +152,22 @@ impl Tags {
         Ok(Some(Self(Arc::new(lines.join("\n").into()))))
     }
 
+    /// These tags with the key of a job as a further one.
+    ///
+    /// # Errors
+    /// The first bound that they exceed.
+    pub fn with_job_key(
+        tags: Option<Self>,
+        key: Option<&str>,
+    ) -> Result<Option<Self>, InvalidTags> {
+        let Some(key) = key else { return Ok(tags) };
+        if !(1..=JOB_KEY_BYTES_MAX).contains(&key.len()) || key.chars().any(char::is_control) {
+            return Err(InvalidTags::JobKey);
+        }
+        let others = tags.iter().flat_map(Self::iter);
+        Self::new(others.chain([(JOB_KEY_TAG, key)]))
+    }
+
     /// The tags with this [text](Self::as_str).
     ///
     /// # Errors
@@ -178,6 +200,11 @@ impl Tags {
         self.0.split('\n').filter_map(|line| line.split_once('='))
     }
 
+    /// The value of the tag [`JOB_KEY_TAG`].
+    pub fn job_key(&self) -> Option<&str> {
+        self.iter().find(|(key, _)| *key == JOB_KEY_TAG).map(|(_, value)| value)
+    }
+
     /// Whether the job has this tag.
     pub fn has(&self, tag: &Tag) -> bool {
         self.iter().any(|(key, value)| (key, value) == (&*tag.key, &*tag.value))
@@ -191,79 +218,5 @@ impl fmt::Debug for Tags {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn of(pairs: &[(&str, &str)]) -> Result<Option<Tags>, InvalidTags> {
-        Tags::new(pairs.iter().copied())
-    }
-
-    #[test]
-    fn tags_are_in_the_order_of_their_keys() {
-        let tags = of(&[("team", "a=b"), ("env", ""), ("a/b.c_d-1", "é %_")]).unwrap().unwrap();
-        assert_eq!(tags.as_str(), "a/b.c_d-1=é %_\nenv=\nteam=a=b");
-        let pairs: Vec<_> = tags.iter().collect();
-        assert_eq!(pairs, [("a/b.c_d-1", "é %_"), ("env", ""), ("team", "a=b")]);
-        assert!(tags.has(&Tag::new("team", "a=b").unwrap()));
-        assert!(!tags.has(&Tag::new("team", "a").unwrap()));
-        assert!(!tags.has(&Tag::new("team", "").unwrap()));
-        assert_eq!(of(&[]), Ok(None));
-        assert_eq!(size_of::<Option<Tags>>(), 8);
-    }
-
-    #[test]
-    fn each_bound_is_checked() {
-        let key = "k".repeat(TAG_KEY_BYTES_MAX);
-        let value = "v".repeat(TAG_VALUE_BYTES_MAX);
-        assert!(of(&[(&key, &value)]).is_ok());
-        for wrong in ["", &format!("{key}k"), "A", "a b", "é", "a=b", "a:b", "a\n"] {
-            assert_eq!(of(&[(wrong, "v")]), Err(InvalidTags::Key), "{wrong:?}");
-        }
-        let bytes = TAG_VALUE_BYTES_MAX + 1;
-        let long = InvalidTags::Value { key: "k".to_owned(), bytes };
-        assert_eq!(of(&[("k", &format!("{value}v"))]), Err(long));
-        for wrong in ["\n", "a\u{0}b", "\u{85}"] {
-            assert_eq!(of(&[("k", wrong)]), Err(InvalidTags::Control("k".to_owned())), "{wrong:?}");
-        }
-        assert_eq!(of(&[("k", "1"), ("k", "1")]), Err(InvalidTags::Twice("k".to_owned())));
-        let keys: Vec<_> = (0..=TAGS_MAX).map(|n| format!("k{n}")).collect();
-        let count = |number: usize| Tags::new(keys.iter().take(number).map(|key| (key, "v")));
-        assert!(count(TAGS_MAX).is_ok());
-        assert_eq!(count(TAGS_MAX + 1), Err(InvalidTags::Count));
-        let all = |bytes: usize| {
-            let value = "v".repeat(254);
-            let mut pairs: Vec<_> = (0..8).map(|n| (format!("{n:02}"), value.clone())).collect();
-            pairs.last_mut().unwrap().1.push_str(&"v".repeat(bytes));
-            Tags::new(pairs)
-        };
-        assert!(all(0).is_ok());
-        assert_eq!(all(1), Err(InvalidTags::Bytes));
-    }
-
-    #[test]
-    fn no_more_pairs_are_read_than_are_allowed() {
-        let endless = (0..).map(|n| (format!("k{n}"), "v"));
-        assert_eq!(Tags::new(endless), Err(InvalidTags::Count));
-    }
-
-    #[test]
-    fn a_damaged_text_is_refused() {
-        for text in
-            ["", "a", "b=1\na=2", "a=1\n", "a=1\n\nb=2", "a=1\na=1", "A=1", "=1", "a=\r\nb=1"]
-        {
-            assert!(Tags::from_text(text).is_err(), "{text:?}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn a_text_has_its_tags(pairs in proptest::collection::btree_map("[a-z0-9._/-]{1,8}", "[ -~é]{0,9}", 1..9)) {
-            let tags = Tags::new(&pairs).unwrap().unwrap();
-            prop_assert_eq!(&Tags::from_text(tags.as_str()).unwrap(), &tags);
-            let read = tags.iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
-            prop_assert_eq!(read.collect::<BTreeMap<_, _>>(), pairs);
-        }
-    }
-}
+#[path = "tags_tests.rs"]
+mod tests;

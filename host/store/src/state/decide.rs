@@ -80,7 +80,7 @@ impl Index {
         job.row.status = state.status();
         match event {
             JobEvent::Claimed { claim } => {
-                endpoint.ready.remove(job.rank(), job.row.queue_position, key);
+                endpoint.ready.take(job.rank(), job.row.queue_position, key);
                 job.row.last_claim = claim;
                 job.row.attempt_mut().started_at = Some(now);
             }

@@ -36,6 +36,7 @@ use crate::format::status_from;
 use crate::format::trace;
 use crate::medium::{PayloadLocation, SegmentId};
 use crate::state::backlog::{Ack, Urgency};
+use crate::state::lane::Flow;
 use crate::state::meters::Bills;
 use crate::state::owners::OwnerKey;
 use crate::state::owners::Owners;
@@ -837,9 +838,14 @@ impl Job {
     pub(crate) fn rank(&self) -> Rank {
         match &self.rare {
             Some(rare) if rare.calls > 0 => Rank::Called(Level::called(self.id.submission())),
-            _ if self.marks.is_low_priority() => Rank::Low,
-            _ => Rank::Normal,
+            _ if self.marks.is_low_priority() => Rank::Low(self.flow()),
+            _ => Rank::Normal(self.flow()),
         }
+    }
+
+    /// The flow of its key.
+    fn flow(&self) -> Flow {
+        self.tags.as_ref().and_then(Tags::job_key).map_or(Flow::NONE, Flow::of)
     }
 
     /// When it was last queued.

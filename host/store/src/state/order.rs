@@ -86,6 +86,11 @@ impl Order {
         true
     }
 
+    /// The first job with its number.
+    pub(crate) fn first(&self) -> Option<(u64, JobKey)> {
+        self.pieces.front().and_then(Piece::first)
+    }
+
     /// All jobs with their numbers, in order.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, JobKey)> {
         self.pieces.iter().flat_map(Piece::iter)

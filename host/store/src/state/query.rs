@@ -60,7 +60,7 @@ impl Index {
     }
 
     fn demand_of(&self, endpoint: &Endpoint) -> Demand {
-        let first = endpoint.ready.first_normal().and_then(|key| self.jobs.get(key));
+        let first = endpoint.ready.oldest_normal().and_then(|key| self.jobs.get(key));
         let since = first.map(Job::queued_at);
         let claimable = endpoint.ready.len() as u64;
         let jobs = endpoint.ready.normal_len() as u64;

@@ -1,21 +1,22 @@
 //! The queue of one endpoint: jobs that calls of handlers wait for, the deepest first, then normal
-//! ones, then those of low priority, each by queue position.
+//! ones, then those of low priority. The first ones are claimed by queue position, the others in
+//! turns of their [keys](super::lane).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use gristmill_core::sharing::shares::Level;
 
-use crate::state::order::Order;
+use crate::state::lane::{Flow, Lane};
 use crate::state::slab::JobKey;
 
 /// The waiting jobs of one endpoint. About 8 bytes for each; every operation costs a search.
 #[derive(Debug, Default)]
 pub(crate) struct Ready {
     /// None of them is empty.
-    called: BTreeMap<Reverse<Level>, Order>,
-    normal: Order,
-    low: Order,
+    called: BTreeMap<Reverse<Level>, Lane>,
+    normal: Lane,
+    low: Lane,
 }
 
 /// Which jobs are claimed before others, whatever their positions.
@@ -24,8 +25,8 @@ pub(crate) enum Rank {
     /// Calls wait for it. Deeper ones are first, so that a chain of calls never waits for a job
     /// that may have no sandbox before the chain ends.
     Called(Level),
-    Normal,
-    Low,
+    Normal(Flow),
+    Low(Flow),
 }
 
 impl Rank {
@@ -33,7 +34,7 @@ impl Rank {
     pub(crate) fn level(self) -> Level {
         match self {
             Self::Called(level) => level,
-            Self::Normal | Self::Low => Level::CLIENT,
+            Self::Normal(_) | Self::Low(_) => Level::CLIENT,
         }
     }
 }
@@ -50,28 +51,50 @@ impl Ready {
 
     /// Number of jobs that calls wait for.
     pub(crate) fn called_len(&self) -> usize {
-        self.called.values().map(Order::len).sum()
+        self.called.values().map(Lane::len).sum()
     }
 
-    /// The first job of the [normal ones](Self::normal_len).
-    pub(crate) fn first_normal(&self) -> Option<JobKey> {
-        let called = self.called.values().next().and_then(|called| called.iter().next());
-        let (_, key) = called.or_else(|| self.normal.iter().next())?;
-        Some(key)
+    /// The job that has waited longest among the [normal ones](Self::normal_len), of which those
+    /// that calls wait for are first.
+    pub(crate) fn oldest_normal(&self) -> Option<JobKey> {
+        self.first_called().or_else(|| self.normal.oldest())
+    }
+
+    fn first_called(&self) -> Option<JobKey> {
+        self.called.values().next()?.first()
     }
 
     pub(crate) fn insert(&mut self, rank: Rank, queue_position: u64, key: JobKey) {
-        let is_new = self.queue(rank).insert(queue_position, key);
+        let (lane, flow) = self.lane(rank);
+        let is_new = lane.insert(flow, queue_position, key);
         debug_assert!(is_new, "a job waits once");
     }
 
+    /// Removes a job that a worker has claimed.
+    pub(crate) fn take(&mut self, rank: Rank, queue_position: u64, key: JobKey) {
+        let (lane, flow) = self.lane(rank);
+        lane.taken(flow);
+        self.remove(rank, queue_position, key);
+    }
+
+    /// Removes a job.
     pub(crate) fn remove(&mut self, rank: Rank, queue_position: u64, key: JobKey) {
-        let was_there = self.queue(rank).remove(queue_position, key);
+        let (lane, flow) = self.lane(rank);
+        let was_there = lane.remove(flow, queue_position, key);
         debug_assert!(was_there, "a job that waits is in the queue");
         if let Rank::Called(level) = rank
             && self.called.get(&Reverse(level)).is_some_and(|called| called.len() == 0)
         {
             self.called.remove(&Reverse(level));
+        }
+    }
+
+    /// The jobs among which one of this rank waits, and its flow there.
+    fn lane(&mut self, rank: Rank) -> (&mut Lane, Flow) {
+        match rank {
+            Rank::Called(level) => (self.called.entry(Reverse(level)).or_default(), Flow::NONE),
+            Rank::Normal(flow) => (&mut self.normal, flow),
+            Rank::Low(flow) => (&mut self.low, flow),
         }
     }
 
@@ -82,21 +105,13 @@ impl Ready {
 
     /// The job that is claimed next.
     pub(crate) fn first(&self) -> Option<JobKey> {
-        self.first_normal().or_else(|| self.low.iter().next().map(|(_, key)| key))
+        self.first_called().or_else(|| self.normal.first()).or_else(|| self.low.first())
     }
 
-    /// Up to `count_max` jobs with a position before `until`, in the order of their claims.
+    /// Up to `count_max` jobs with a position before `until`.
     pub(crate) fn before(&self, until: u64, count_max: usize) -> Vec<JobKey> {
-        let queues = self.called.values().chain([&self.normal, &self.low]);
-        let jobs = queues.flat_map(|queue| queue.below(until));
+        let lanes = self.called.values().chain([&self.normal, &self.low]);
+        let jobs = lanes.flat_map(|lane| lane.below(until));
         jobs.map(|(_, key)| key).take(count_max).collect()
-    }
-
-    fn queue(&mut self, rank: Rank) -> &mut Order {
-        match rank {
-            Rank::Called(level) => self.called.entry(Reverse(level)).or_default(),
-            Rank::Normal => &mut self.normal,
-            Rank::Low => &mut self.low,
-        }
     }
 }

@@ -10,6 +10,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use gristmill_core::limits::JOB_KEY_TAG;
+
+use crate::state::lane::FLOW_BYTES;
+
 /// The URL of a webhook, shared by the jobs of an owner that have the same one
 /// ([`urls`](crate::state::urls)). A thin pointer: most jobs have no webhook, and each has this
 /// field.
@@ -61,7 +65,9 @@ impl Urls {
 }
 
 fn bytes(url: &Url) -> u64 {
-    url.len() as u64 + HEAD_BYTES
+    // Tags with the key of a job also pay for the turns of that key.
+    let turns = if url.contains(JOB_KEY_TAG) { FLOW_BYTES } else { 0 };
+    url.len() as u64 + HEAD_BYTES + turns
 }
 
 #[cfg(test)]
@@ -97,5 +103,14 @@ mod tests {
         assert_eq!(urls.new_bytes(&url("a")), 1 + HEAD_BYTES);
         urls.hold(url("a"));
         assert_eq!((urls.new_bytes(&url("a")), urls.new_bytes(&url("b"))), (0, 1 + HEAD_BYTES));
+    }
+
+    #[test]
+    fn tags_pay_for_the_turns_of_their_key() {
+        let mut tags = Urls::default();
+        tags.hold(url("env=prod\npolicy/key=a"));
+        assert_eq!(tags.bytes, 21 + HEAD_BYTES + FLOW_BYTES);
+        tags.release(&url("env=prod\npolicy/key=a"));
+        assert_eq!(tags.bytes, 0);
     }
 }

@@ -90,6 +90,7 @@ mod tests {
             execution_timeout: Some(5_000),
             ttl: Some(60_000),
             low_priority: Some(true),
+            key: Some("acme".to_owned()),
             delay: Some(7),
             run_at: None,
             retry: Some(RetryInput { max_attempts: Some(3), ..RetryInput::default() }),
@@ -98,7 +99,7 @@ mod tests {
         };
         let tags = Some(BTreeMap::from([("env".to_owned(), "prod".to_owned())]));
         let full = Submission { webhook: Some("http://h/x"), policy: Some(policy), tags, ..plain };
-        let expected = r#"{"input":{"n": 9007199254740993},"webhook":"http://h/x","policy":{"executionTimeout":5000,"ttl":60000,"lowPriority":true,"delay":7,"retry":{"maxAttempts":3},"retention":{"failed":60000}},"tags":{"env":"prod"}}"#;
+        let expected = r#"{"input":{"n": 9007199254740993},"webhook":"http://h/x","policy":{"executionTimeout":5000,"ttl":60000,"lowPriority":true,"key":"acme","delay":7,"retry":{"maxAttempts":3},"retention":{"failed":60000}},"tags":{"env":"prod"}}"#;
         assert_eq!(serde_json::to_string(&full).unwrap(), expected);
     }
 }

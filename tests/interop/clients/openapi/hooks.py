@@ -168,6 +168,9 @@ def make_possible(case, body):
         # refused with `strict`.
         for name in ("delay", "runAt", "strict"):
             policy.pop(name, None)
+        if policy.get("key"):
+            # Its bound is in bytes.
+            policy["key"] = "customer"
     if case.path == "/v1/templates" and isinstance(body.get("name"), str):
         body["name"] = f"{body['name'][:100]} {next(numbers)}"
     if case.path.startswith("/v1/templates/"):
