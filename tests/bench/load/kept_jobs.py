@@ -220,4 +220,5 @@ def main() -> None:
                 host.stop()
 
 
-main()
+if __name__ == "__main__":
+    main()
