@@ -55,7 +55,7 @@ impl Schedules {
     }
 
     /// What the schedule has decided.
-    pub fn state(&self, schedule: &Schedule) -> ScheduleState {
+    pub fn state(&self, schedule: &Schedule) -> Arc<ScheduleState> {
         self.scheduler.state(schedule.number)
     }
 
@@ -111,6 +111,7 @@ impl Schedules {
     }
 
     /// Changes the fields that are given. Other times, and the end of a pause, count from now on.
+    /// The times that were due before and have no jobs yet are missed.
     ///
     /// # Errors
     /// Those of [`create`](Self::create).
@@ -121,6 +122,20 @@ impl Schedules {
         given: ScheduleInput,
     ) -> Result<Schedule, ControlError> {
         let now = self.deployed.now();
+        let current = self.get(caller, id)?;
+        let planned =
+            changed(&self.deployed.view(), Schedule::clone(&current), given.clone(), now)?;
+        // Times that wait for their jobs, such as behind a full queue, are not silently dropped.
+        let reason = match (planned.paused, planned.begins_at != current.begins_at) {
+            (true, _) if !current.paused => {
+                Some("the schedule was paused before its job was submitted")
+            }
+            (_, true) => Some("the schedule was changed before its job was submitted"),
+            (_, false) => None,
+        };
+        if let Some(reason) = reason {
+            self.scheduler.settle(&current, reason).await?;
+        }
         let update = |view: &View| {
             let current: &Arc<Schedule> = find_owned(view, caller, id)?;
             let schedule = changed(view, Schedule::clone(current), given, now)?;

@@ -15,6 +15,7 @@
 //! jobs wait for jobs that they have called. The store's write buffer bounds the results that are
 //! being written.
 
+mod agenda;
 mod attempt;
 mod attempt_sink;
 mod attempt_spans;

@@ -5,16 +5,16 @@
 //! that there is never one without the other. A submission that is refused for lack of room is
 //! tried again each second, as long as `catchUp.windowMs` permits.
 //!
-//! **Bounds.** The schedules are those of the catalog. [`AT_ONCE`] of them submit at one time, and
-//! each submits its jobs one after the other. **Cost.** A look at each schedule four times a
-//! second, and a commit for each time, which schedules with the same time share.
+//! **Bounds.** The schedules are those of the catalog. Each that has something to do runs in a task
+//! of its own, so that none waits for another, and submits its jobs one after the other.
+//! **Cost.** A task and a commit for each time; schedules with the same time share the commit.
 
 use std::collections::HashSet;
+use std::panic;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::StreamExt as _;
 use gristmill_core::catalog::Catalog;
 use gristmill_core::id::{JobId, SubmissionKind};
 use gristmill_core::job::note::{ScheduleNote, ScheduleNumber, ScheduleStore};
@@ -23,18 +23,17 @@ use gristmill_core::job::tags::Tags;
 use gristmill_core::jobs::operations::{Jobs, SubmitError, SubmitMode, SubmitRequest};
 use gristmill_core::jobs::scheduling::{RunNowError, Scheduling};
 use gristmill_core::schedule::record::{Overlap, Schedule};
-use gristmill_core::schedule::state::ScheduleState;
-use gristmill_core::store::{JobStore, StoreError};
+use gristmill_core::schedule::state::{ScheduleState, ScheduledJob};
+use gristmill_core::store::{JobStore, StoreError, StoreFull};
 use gristmill_core::time::{Clock, Timestamp};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tracing::warn;
 
+use crate::agenda::Agenda;
 use crate::wake;
-
-/// Schedules that submit at one time.
-const AT_ONCE: usize = 64;
 
 /// The pause before a refused submission is tried again, and before a look for the end of a job.
 const PAUSE_MS: u64 = 1_000;
@@ -63,21 +62,23 @@ pub struct Scheduler {
     parts: SchedulerParts,
     /// Held while a schedule decides, so that a client's submission comes before or after it.
     entries: Mutex<HashMap<ScheduleNumber, Arc<tokio::sync::Mutex<Entry>>>>,
-    /// The states that clients see.
-    shown: Mutex<HashMap<ScheduleNumber, ScheduleState>>,
+    /// What is on stable storage, and what clients see.
+    stored: Mutex<HashMap<ScheduleNumber, Arc<ScheduleState>>>,
     has_changed: Notify,
 }
 
 /// What the scheduler knows of a schedule.
 #[derive(Debug, Default)]
 struct Entry {
-    /// The settings by which `next` was computed.
-    settings: Option<Arc<Schedule>>,
-    /// When it has something to do.
-    next: Timestamp,
-    state: ScheduleState,
-    /// Why its last submission was refused.
-    refused: Option<String>,
+    state: Arc<ScheduleState>,
+    /// Why the times that are due have no jobs yet.
+    blocked: Option<String>,
+}
+
+impl Entry {
+    fn state(&mut self) -> &mut ScheduleState {
+        Arc::make_mut(&mut self.state)
+    }
 }
 
 impl Scheduler {
@@ -87,57 +88,63 @@ impl Scheduler {
             warn!(%error, "the notes of schedules cannot be read: {error}");
             Vec::new()
         });
-        let (mut entries, mut shown) = (HashMap::new(), HashMap::new());
+        let (mut entries, mut stored) = (HashMap::new(), HashMap::new());
         for ScheduleNote { schedule, text } in read {
             let state = ScheduleState::of_text(&text).unwrap_or_else(|error| {
                 warn!(%error, "the note of a schedule cannot be read, and it begins anew: {error}");
-                ScheduleState { decided_to: parts.clock.now(), ..ScheduleState::default() }
+                let mut state = ScheduleState::default();
+                state.miss(parts.clock.now(), "the times up to this one cannot be read");
+                state
             });
-            shown.insert(schedule, state.clone());
-            let entry = Entry { state, ..Entry::default() };
+            let state = Arc::new(state);
+            stored.insert(schedule, state.clone());
+            let entry = Entry { state, blocked: None };
             entries.insert(schedule, Arc::new(tokio::sync::Mutex::new(entry)));
         }
-        let (entries, shown) = (Mutex::new(entries), Mutex::new(shown));
-        let scheduler = Arc::new(Self { parts, entries, shown, has_changed: Notify::new() });
+        let (entries, stored) = (Mutex::new(entries), Mutex::new(stored));
+        let scheduler = Arc::new(Self { parts, entries, stored, has_changed: Notify::new() });
         tokio::spawn(scheduler.clone().run());
         scheduler
     }
 
     async fn run(self: Arc<Self>) {
         let clock = &self.parts.clock;
+        let (mut agenda, mut deciding) = (Agenda::default(), JoinSet::new());
+        // The first look finds all schedules.
+        self.has_changed.notify_one();
         loop {
-            let next = match self.look().await {
-                Ok(next) => next,
-                Err(StoreError::Closed) => return,
-                Err(_) => clock.now().plus_millis(PAUSE_MS),
-            };
+            let now = clock.now();
+            while let Some(schedule) = agenda.take_due(now) {
+                deciding.spawn(self.clone().decide_due(schedule));
+            }
             tokio::select! {
-                () = wake::at(&**clock, next) => {}
-                () = self.has_changed.notified() => {}
+                Some(decided) = deciding.join_next() => match decided {
+                    Ok((_, Err(StoreError::Closed))) => break,
+                    Ok((schedule, Ok(next))) => agenda.decided(&schedule, next),
+                    Ok((schedule, Err(_))) => {
+                        agenda.decided(&schedule, clock.now().plus_millis(PAUSE_MS));
+                    }
+                    Err(panicked) => panic::resume_unwind(panicked.into_panic()),
+                },
+                () = wake::at(&**clock, agenda.next()) => {}
+                () = self.has_changed.notified() => match self.follow(&mut agenda).await {
+                    Ok(()) => {}
+                    Err(StoreError::Closed) => break,
+                    Err(error) => warn!(%error, "the notes of deleted schedules stay for now: {error}"),
+                },
             }
         }
+        // A submission whose task is dropped may still be carried out, which does no harm: its note
+        // says so, and the store accepts no further one.
     }
 
-    /// Decides what is due. Returns when something is due next.
-    async fn look(&self) -> Result<Timestamp, StoreError> {
+    /// Has the schedules that the catalog has now.
+    async fn follow(&self, agenda: &mut Agenda) -> Result<(), StoreError> {
         // A schedule that is created after this line is not among the known ones.
         let known: Vec<_> = self.entries.lock().keys().copied().collect();
-        let view = self.parts.catalog.view();
-        self.forget_deleted(known, &view.schedules.values().map(|it| it.number).collect()).await?;
-        let all = view.schedules.values();
-        let active: Vec<_> = all.filter(|schedule| !schedule.paused).cloned().collect();
-        let decided = active.into_iter().map(|schedule| self.decide_if_due(schedule));
-        let mut decided = futures::stream::iter(decided).buffer_unordered(AT_ONCE);
-        // The others are awaited after a failure too: a submission whose caller is dropped may
-        // still be carried out, and its time would be decided again.
-        let (mut soonest, mut failure) = (Timestamp::NEVER, None);
-        while let Some(next) = decided.next().await {
-            match next {
-                Ok(next) => soonest = soonest.min(next),
-                Err(error) => failure = Some(error),
-            }
-        }
-        failure.map_or(Ok(soonest), Err)
+        let schedules: Vec<_> = self.parts.catalog.view().schedules.values().cloned().collect();
+        agenda.follow(&schedules);
+        self.forget_deleted(known, &schedules.iter().map(|it| it.number).collect()).await
     }
 
     async fn forget_deleted(
@@ -152,7 +159,7 @@ impl Scheduler {
         self.parts.notes.forget_schedules(deleted.clone()).await?;
         for number in deleted {
             self.entries.lock().remove(&number);
-            self.shown.lock().remove(&number);
+            self.stored.lock().remove(&number);
         }
         Ok(())
     }
@@ -161,25 +168,19 @@ impl Scheduler {
         self.entries.lock().entry(schedule.number).or_default().clone()
     }
 
-    /// Decides the times of a schedule that have come, and returns the next one.
-    async fn decide_if_due(&self, schedule: Arc<Schedule>) -> Result<Timestamp, StoreError> {
+    /// Decides the times of a schedule that have come. Returns when it has something to do next.
+    async fn decide_due(
+        self: Arc<Self>,
+        schedule: Arc<Schedule>,
+    ) -> (Arc<Schedule>, Result<Timestamp, StoreError>) {
         let entry = self.entry(&schedule);
         let mut entry = entry.lock().await;
-        if !self.is_current(&schedule) {
-            return Ok(self.parts.clock.now());
+        if schedule.paused || !self.is_current(&schedule) {
+            return (schedule, Ok(Timestamp::NEVER));
         }
-        let is_known = entry.settings.as_ref().is_some_and(|known| Arc::ptr_eq(known, &schedule));
-        if is_known && self.parts.clock.now() < entry.next {
-            return Ok(entry.next);
-        }
-        let before = entry.state.clone();
         let next = self.decide(&schedule, &mut entry).await;
-        if entry.state != before {
-            self.note(&schedule, &entry.state).await?;
-        }
-        entry.settings = Some(schedule);
-        entry.next = next?;
-        Ok(entry.next)
+        let noted = self.note(&schedule, &entry.state).await;
+        (schedule, noted.and(next))
     }
 
     /// Whether the schedule was neither changed nor deleted meanwhile.
@@ -196,77 +197,94 @@ impl Scheduler {
     ) -> Result<Timestamp, StoreError> {
         let now = self.parts.clock.now();
         let Ok(ticks) = schedule.ticks() else { return Ok(Timestamp::NEVER) };
-        let refused = entry.refused.as_deref();
-        let plan = entry.state.plan(&ticks, schedule.begins_at, schedule.catch_up, refused, now);
+        if schedule.overlap == Overlap::Cancel {
+            self.cancel_before_last(entry).await?;
+        }
+        let Schedule { begins_at, catch_up, .. } = **schedule;
+        let blocked = entry.blocked.clone();
+        let plan = entry.state().plan(&ticks, begins_at, catch_up, blocked.as_deref(), now);
         if plan.run.is_empty() {
-            // All times that were refused are decided.
-            entry.refused = None;
+            // All times that were blocked are decided.
+            entry.blocked = None;
         }
         for at in plan.run {
             // A pause, a change or a deletion also ends a catch-up of many times.
             if !self.is_current(schedule) {
                 return Ok(now);
             }
-            if let Some(open) = self.open_job(schedule, entry).await? {
-                match schedule.overlap {
-                    Overlap::Skip => {
-                        entry.state.skip(at, open);
-                        continue;
-                    }
-                    Overlap::Queue => return Ok(now.plus_millis(PAUSE_MS)),
-                    Overlap::Cancel => self.cancel_open(schedule, entry).await?,
+            match (schedule.overlap, self.open_job(entry).await?) {
+                (Overlap::Skip, Some(open)) => {
+                    entry.state().skip(at, open);
+                    continue;
                 }
+                (Overlap::Queue, Some(open)) => {
+                    entry.blocked = Some(ScheduleState::not_ended(open));
+                    return Ok(now.plus_millis(PAUSE_MS));
+                }
+                (Overlap::Cancel, _) | (_, None) => {}
             }
-            let id = self.new_id();
-            let mut after = entry.state.clone();
-            after.ran(at, id);
-            match self.submit(schedule, id, after, entry).await {
-                Ok(()) => entry.refused = None,
+            let job = self.new_job(schedule);
+            let mut after = ScheduleState::clone(&entry.state);
+            after.ran(at, job.clone());
+            match self.submit(schedule, job.id, after, entry).await {
+                Ok(()) => entry.blocked = None,
                 Err(RunNowError::Refused(SubmitError::Store(StoreError::Closed))) => {
                     return Err(StoreError::Closed);
                 }
                 Err(RunNowError::Refused(SubmitError::Store(error)))
                     if error != StoreError::EndpointDeleted =>
                 {
-                    entry.refused = Some(error.to_string());
+                    entry.blocked = Some(error.to_string());
                     return Ok(now.plus_millis(PAUSE_MS));
                 }
-                Err(refused) => entry.state.miss(at, &refused.to_string()),
+                Err(refused) => entry.state().miss(at, &refused.to_string()),
             }
         }
         Ok(plan.next.unwrap_or(Timestamp::NEVER))
     }
 
     /// The newest job of the schedule that has not ended. Forgets those that have.
-    async fn open_job(
-        &self,
-        schedule: &Schedule,
-        entry: &mut Entry,
-    ) -> Result<Option<JobId>, StoreError> {
+    async fn open_job(&self, entry: &mut Entry) -> Result<Option<JobId>, StoreError> {
         let mut open = Vec::new();
-        for id in std::mem::take(&mut entry.state.open) {
-            let job = self.parts.store.job(&schedule.endpoint, id).await?;
-            if job.is_some_and(|job| !job.status.is_final()) {
-                open.push(id);
+        for job in &entry.state.open {
+            let record = self.parts.store.job(&job.endpoint, job.id).await?;
+            if record.is_some_and(|record| !record.status.is_final()) {
+                open.push(job.clone());
             }
         }
-        entry.state.open = open;
-        Ok(entry.state.open.last().copied())
+        let newest = open.last().map(|job| job.id);
+        if open.len() < entry.state.open.len() {
+            entry.state().open = open;
+        }
+        Ok(newest)
     }
 
-    async fn cancel_open(&self, schedule: &Schedule, entry: &mut Entry) -> Result<(), StoreError> {
-        for id in &entry.state.open {
-            self.parts.store.cancel(&schedule.endpoint, *id).await?;
+    /// Cancels all open jobs but the newest one. A crash between a submission and its cancellations
+    /// leaves them to the next decision.
+    async fn cancel_before_last(&self, entry: &mut Entry) -> Result<(), StoreError> {
+        let last = entry.state.open.len().saturating_sub(1);
+        self.cancel_open(entry, last).await
+    }
+
+    /// Cancels the oldest open jobs.
+    async fn cancel_open(&self, entry: &mut Entry, count: usize) -> Result<(), StoreError> {
+        for job in entry.state.open.iter().take(count) {
+            self.parts.store.cancel(&job.endpoint, job.id).await?;
         }
-        entry.state.open.clear();
+        if count > 0 {
+            entry.state().open.drain(..count);
+        }
         Ok(())
     }
 
-    fn new_id(&self) -> JobId {
-        JobId::generate(SubmissionKind::Async, self.parts.store.shard())
+    fn new_job(&self, schedule: &Schedule) -> ScheduledJob {
+        let id = JobId::generate(SubmissionKind::Async, self.parts.store.shard());
+        ScheduledJob { endpoint: schedule.endpoint.clone(), id }
     }
 
-    /// Submits a job, with the note of the state that its schedule has afterwards.
+    /// Submits a job, with the note of the state that its schedule has afterwards. With
+    /// `overlap: cancel` the job cancels earlier ones once it is accepted. If they fill the queue
+    /// of their endpoint, they are cancelled first, so that the next submission has room.
     async fn submit(
         &self,
         schedule: &Schedule,
@@ -290,18 +308,42 @@ impl Scheduler {
             trace: None,
             note: Some(note(schedule, &after)),
         };
-        jobs.submit(&deployment, request).await?;
-        self.shown.lock().insert(schedule.number, after.clone());
-        entry.state = after;
-        Ok(())
+        let submitted = jobs.submit(&deployment, request).await;
+        let is_cancelling = schedule.overlap == Overlap::Cancel;
+        match submitted {
+            Ok(_) => {
+                let after = Arc::new(after);
+                self.stored.lock().insert(schedule.number, after.clone());
+                entry.state = after;
+                if is_cancelling {
+                    // The job is accepted. What could not be cancelled is so by the next decision.
+                    let _ = self.cancel_before_last(entry).await;
+                }
+                Ok(())
+            }
+            Err(error) => {
+                let is_full =
+                    matches!(error, SubmitError::Store(StoreError::Full(StoreFull::Queue { .. })));
+                if is_cancelling && is_full {
+                    let all = entry.state.open.len();
+                    self.cancel_open(entry, all).await.map_err(SubmitError::from)?;
+                }
+                Err(error.into())
+            }
+        }
     }
 
-    async fn note(&self, schedule: &Schedule, state: &ScheduleState) -> Result<(), StoreError> {
-        if self.shown.lock().get(&schedule.number) == Some(state) {
+    /// Notes the state on stable storage, unless it is there.
+    async fn note(
+        &self,
+        schedule: &Schedule,
+        state: &Arc<ScheduleState>,
+    ) -> Result<(), StoreError> {
+        if self.stored.lock().get(&schedule.number).is_some_and(|stored| stored == state) {
             return Ok(());
         }
         self.parts.notes.note_schedule(note(schedule, state)).await?;
-        self.shown.lock().insert(schedule.number, state.clone());
+        self.stored.lock().insert(schedule.number, state.clone());
         Ok(())
     }
 }
@@ -318,8 +360,8 @@ fn note(schedule: &Schedule, state: &ScheduleState) -> ScheduleNote {
 
 #[async_trait]
 impl Scheduling for Scheduler {
-    fn state(&self, schedule: ScheduleNumber) -> ScheduleState {
-        self.shown.lock().get(&schedule).cloned().unwrap_or_default()
+    fn state(&self, schedule: ScheduleNumber) -> Arc<ScheduleState> {
+        self.stored.lock().get(&schedule).cloned().unwrap_or_default()
     }
 
     async fn run_now(&self, schedule: &Schedule) -> Result<JobId, RunNowError> {
@@ -331,19 +373,34 @@ impl Scheduling for Scheduler {
         if present.is_none_or(|present| present.number != schedule.number) {
             return Err(RunNowError::Deleted(schedule.id.clone()));
         }
-        if let Some(open) = self.open_job(schedule, &mut entry).await.map_err(of_store)? {
-            match schedule.overlap {
-                Overlap::Skip | Overlap::Queue => return Err(RunNowError::Open(open)),
-                Overlap::Cancel => {
-                    self.cancel_open(schedule, &mut entry).await.map_err(of_store)?;
-                }
+        let open = self.open_job(&mut entry).await.map_err(of_store)?;
+        if let Some(open) = open.filter(|_| schedule.overlap != Overlap::Cancel) {
+            return Err(RunNowError::Open(open));
+        }
+        let job = self.new_job(schedule);
+        let mut after = ScheduleState::clone(&entry.state);
+        after.opened(job.clone());
+        self.submit(schedule, job.id, after, &mut entry).await?;
+        Ok(job.id)
+    }
+
+    async fn settle(&self, schedule: &Schedule, reason: &str) -> Result<(), StoreError> {
+        let Ok(ticks) = schedule.ticks() else { return Ok(()) };
+        let entry = self.entry(schedule);
+        let mut entry = entry.lock().await;
+        loop {
+            let now = self.parts.clock.now();
+            let is_done = if schedule.paused {
+                entry.state().decided_to = now;
+                true
+            } else {
+                entry.state().settle(&ticks, schedule.begins_at, reason, now)
+            };
+            self.note(schedule, &entry.state).await?;
+            if is_done {
+                return Ok(());
             }
         }
-        let id = self.new_id();
-        let mut after = entry.state.clone();
-        after.opened(id);
-        self.submit(schedule, id, after, &mut entry).await?;
-        Ok(id)
     }
 
     fn changed(&self) {

@@ -107,6 +107,41 @@ async fn a_full_queue_delays_a_time_and_a_job_can_be_run_now() {
 }
 
 #[tokio::test]
+async fn a_change_accounts_for_the_times_and_jobs_before_it() {
+    let host = TestHost::start();
+    let settings = json!({ "paused": true, "maxWaitingJobs": 1 });
+    let full = host.deploy(&guests::echo(), "full", settings).await;
+    let other = host.deploy(&guests::echo(), "other", json!({})).await;
+    let client = host.client();
+    client.submit(&full, json!({})).await;
+    let catch_up = json!({ "maxTicks": 1_000 });
+    for (id, change) in
+        [("paused", json!({ "paused": true })), ("changed", json!({ "everyMs": 900_000 }))]
+    {
+        let schedule =
+            json!({ "id": id, "endpointId": full, "everyMs": 1_000, "catchUp": catch_up });
+        let made = client.post("/v1/schedules", &schedule).await.ok();
+        let due: jiff::Timestamp = made["next"][1].as_str().unwrap().parse().unwrap();
+        eventually("two times wait for room", async || {
+            (jiff::Timestamp::now() > due).then_some(())
+        })
+        .await;
+        let shown = client.patch(&format!("/v1/schedules/{id}"), &change).await.ok();
+        assert!(shown["missed"].as_u64().unwrap() >= 2, "{shown}");
+        let reason = format!("the schedule was {id} before its job was submitted");
+        assert_eq!(shown["ticks"][0]["reason"], reason, "{shown}");
+    }
+    // Its job still counts when it has another endpoint.
+    let schedule = json!({ "id": "moves", "endpointId": full, "cron": "@yearly" });
+    client.post("/v1/schedules", &schedule).await.ok();
+    client.post(&format!("/v2/{full}/purge-queue"), &Value::Null).await.ok();
+    client.post("/v1/schedules/moves/run", &Value::Null).await.ok();
+    client.patch("/v1/schedules/moves", &json!({ "endpointId": other })).await.ok();
+    let refused = client.post("/v1/schedules/moves/run", &Value::Null).await.refused(400);
+    assert!(refused.contains("has not ended"), "{refused}");
+}
+
+#[tokio::test]
 async fn mistakes_are_named() {
     let host = shared_host();
     let client = host.client();

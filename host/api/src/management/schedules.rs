@@ -132,10 +132,16 @@ fn document(state: &ApiState, schedule: &Schedule) -> wire::Schedule {
         jobs: decided.jobs,
         skipped: decided.skipped,
         missed: decided.missed,
-        ticks: decided.last.into_iter().rev().map(tick).collect(),
+        ticks: decided.last.iter().rev().map(tick).collect(),
     }
 }
 
-fn tick(DecidedTick { at, outcome, job, reason }: DecidedTick) -> wire::Tick {
-    wire::Tick { at: rfc3339(at), outcome, job_id: job.map(|id| id.to_string()), reason }
+fn tick(DecidedTick { at, outcome, job, reason }: &DecidedTick) -> wire::Tick {
+    wire::Tick {
+        at: rfc3339(*at),
+        outcome: *outcome,
+        endpoint_id: job.as_ref().map(|job| job.endpoint.clone()),
+        job_id: job.as_ref().map(|job| job.id.to_string()),
+        reason: reason.clone(),
+    }
 }

@@ -203,8 +203,21 @@ fn paused(paused: bool) -> ScheduleInput {
     ScheduleInput { paused: Some(paused), ..ScheduleInput::default() }
 }
 
-async fn update(id: ScheduleId, fields: ScheduleInput, call: CallArgs) -> anyhow::Result<()> {
-    let update = async |client: &Client| client.update_schedule(id.as_str(), &fields).await;
+async fn update(id: ScheduleId, mut fields: ScheduleInput, call: CallArgs) -> anyhow::Result<()> {
+    let update = async |client: &Client| {
+        if let Some(given) = fields.policy.take() {
+            // A change replaces the whole policy, and the options name a part of it.
+            let now = client.schedule(id.as_str()).await?.read()?.policy;
+            fields.policy = Some(Policy {
+                execution_timeout: given.execution_timeout.or(now.execution_timeout),
+                ttl: given.ttl.or(now.ttl),
+                delay: given.delay.or(now.delay),
+                retry: given.retry.or(now.retry),
+                ..now
+            });
+        }
+        client.update_schedule(id.as_str(), &fields).await
+    };
     call.print(update, |one| shown(&one)).await
 }
 

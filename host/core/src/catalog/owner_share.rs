@@ -7,7 +7,7 @@
 //! content. Releases count in the record that has them: those that a template has run, for the
 //! template's owner. So no owner's share grows because of a change of another owner, but for the
 //! mark of a deleted template in the records of the endpoints that used it, which has 200 bytes at
-//! most.
+//! most. A schedule also counts what it may have decided.
 //!
 //! **Costs.** A change serialises the records that it replaces and those that it writes, to count
 //! their bytes.
@@ -21,6 +21,7 @@ use super::component::Component;
 use super::entry::{CatalogChange, EntryRef};
 use crate::id::OwnerId;
 use crate::limits::Bounds;
+use crate::schedule::state;
 use crate::sharing::shares::SharedBound;
 use crate::store_error::OwnerQuota;
 
@@ -201,8 +202,9 @@ impl Share {
             EntryRef::Template(_)
             | EntryRef::Image(_)
             | EntryRef::RegistryAuth(_)
-            | EntryRef::Volume(_)
-            | EntryRef::Schedule(_) => Self::record(bytes),
+            | EntryRef::Volume(_) => Self::record(bytes),
+            // What it has decided is in memory twice: as a state, and as the store's note.
+            EntryRef::Schedule(_) => Self::record(bytes + 2 * state::BYTES_MAX),
         }
     }
 

@@ -1,5 +1,7 @@
 //! The scheduler, as its callers see it.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use crate::id::{EndpointId, JobId, ScheduleId};
@@ -7,18 +9,26 @@ use crate::job::note::ScheduleNumber;
 use crate::jobs::operations::SubmitError;
 use crate::schedule::record::Schedule;
 use crate::schedule::state::ScheduleState;
+use crate::store_error::StoreError;
 
 /// The scheduler, as the management API sees it.
 #[async_trait]
 pub trait Scheduling: Send + Sync + std::fmt::Debug {
     /// What the schedule has decided, as it is on stable storage.
-    fn state(&self, schedule: ScheduleNumber) -> ScheduleState;
+    fn state(&self, schedule: ScheduleNumber) -> Arc<ScheduleState>;
 
     /// Submits a job of the schedule now.
     ///
     /// # Errors
     /// [`RunNowError`]; then nothing was submitted.
     async fn run_now(&self, schedule: &Schedule) -> Result<JobId, RunNowError>;
+
+    /// Leaves out the times that are due and have no jobs yet, before a change of the schedule that
+    /// makes it begin anew. They are noted on stable storage, with this reason.
+    ///
+    /// # Errors
+    /// When the store refuses the note; then the times stay due.
+    async fn settle(&self, schedule: &Schedule, reason: &str) -> Result<(), StoreError>;
 
     /// The catalog has other schedules, or other settings of them.
     fn changed(&self);

@@ -18,8 +18,9 @@ fn every(s: u64) -> Ticks {
     TicksDefinition { every_ms, ..TicksDefinition::default() }.resolve(BEGIN).unwrap()
 }
 
-fn job() -> JobId {
-    JobId::generate(SubmissionKind::Async, ShardId(1))
+fn job() -> ScheduledJob {
+    let id = JobId::generate(SubmissionKind::Async, ShardId(1));
+    ScheduledJob { endpoint: EndpointId::new("mill").unwrap(), id }
 }
 
 fn catch_up(max_ticks: u32, window_s: u64) -> CatchUp {
@@ -51,8 +52,8 @@ fn the_newest_times_run_and_older_ones_are_missed() {
 fn a_decided_time_is_never_due_again() {
     let mut state = ScheduleState::default();
     let first = job();
-    state.ran(at(10), first);
-    state.skip(at(20), first);
+    state.ran(at(10), first.clone());
+    state.skip(at(20), first.id);
     state.miss(at(30), &"é".repeat(REASON_BYTES_MAX));
     assert_eq!((state.jobs, state.skipped, state.missed), (1, 1, 1));
     let plan = state.plan(&every(10), BEGIN, catch_up(9, 100), None, at(40));
@@ -64,27 +65,61 @@ fn a_decided_time_is_never_due_again() {
     assert_eq!(ScheduleState::of_text(&state.text()).unwrap(), state);
     assert_eq!(
         state.last[1].reason.as_deref().unwrap(),
-        format!("job `{first}` of this schedule had not ended")
+        format!("job `{}` of this schedule had not ended", first.id)
     );
 }
 
 #[test]
-fn a_long_pause_takes_several_calls() {
-    let mut state = ScheduleState::default();
+fn a_long_pause_takes_few_calls() {
     let week = 7 * 86_400;
-    let mut calls = 0;
-    let plan = loop {
-        calls += 1;
-        let plan = state.plan(&every(1), BEGIN, catch_up(1_000, 3_600), Some("full"), at(week));
-        if plan.next != Some(at(week)) {
-            break plan;
-        }
-        assert!(plan.run.is_empty());
-    };
-    assert_eq!((plan.run.len(), plan.run.back()), (1_000, Some(&at(week))));
-    assert_eq!(state.missed, week - 1_000);
-    assert!(calls > 60, "{calls}");
-    assert_eq!(state.last.len(), LAST_MAX);
+    let minutely = Ticks::cron("* * * * *", None).unwrap();
+    for (ticks, every_s, calls_max) in [(every(1), 1, 1), (minutely, 60, 2)] {
+        let mut state = ScheduleState::default();
+        let first = ticks.next_after(BEGIN).unwrap();
+        let mut calls = 0;
+        let plan = loop {
+            calls += 1;
+            let plan = state.plan(&ticks, BEGIN, catch_up(10, 3_600), Some("full"), at(week));
+            if plan.next != Some(at(week)) {
+                break plan;
+            }
+            assert!(plan.run.is_empty());
+        };
+        let all = at(week).millis_since(first) / (every_s * 1_000) + 1;
+        assert_eq!((plan.run.len(), state.missed), (10, all - 10));
+        assert!(calls <= calls_max, "{calls}");
+        let reason = state.last.back().unwrap().reason.clone().unwrap();
+        assert!(reason.starts_with("full; more times"), "{reason}");
+    }
+}
+
+#[test]
+fn a_change_leaves_out_what_is_due_and_begins_anew() {
+    for ticks in [every(60), Ticks::cron("* * * * *", None).unwrap()] {
+        let mut state = ScheduleState::default();
+        assert!(state.settle(&ticks, BEGIN, "changed", at(600)));
+        assert_eq!((state.missed, state.decided_to), (10, at(600)));
+        assert_eq!(state.last.back().unwrap().reason.as_deref(), Some("changed"));
+        // The clock was ahead, and was set back.
+        assert!(state.settle(&ticks, BEGIN, "changed", at(300)));
+        assert_eq!((state.missed, state.decided_to), (10, at(300)));
+    }
+}
+
+#[test]
+fn a_state_has_a_bounded_size() {
+    let counts = ScheduleState { jobs: u64::MAX, ..ScheduleState::default() };
+    let mut state = ScheduleState { skipped: u64::MAX, missed: u64::MAX, ..counts };
+    let endpoint = EndpointId::new(&"e".repeat(64)).unwrap();
+    for at in 0..20 {
+        let job = ScheduledJob { endpoint: endpoint.clone(), ..job() };
+        state.opened(job.clone());
+        let at = Timestamp::from_millis(u64::MAX - at);
+        let (outcome, reason) = (TickOutcome::Missed, Some("x".repeat(REASON_BYTES_MAX)));
+        state.decide(DecidedTick { at, outcome, job: Some(job), reason });
+    }
+    let bytes = state.text().len() as u64;
+    assert!((BYTES_MAX / 2..=BYTES_MAX).contains(&bytes), "{bytes}");
 }
 
 proptest! {
@@ -103,7 +138,7 @@ proptest! {
             for tick in plan.run {
                 prop_assert!(tick > state.decided_to && tick <= now);
                 match kind {
-                    0 => state.skip(tick, job()),
+                    0 => state.skip(tick, job().id),
                     1 => state.miss(tick, "no"),
                     // A refused submission leaves the rest for the next look.
                     2 => break,

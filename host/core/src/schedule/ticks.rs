@@ -127,6 +127,16 @@ impl Ticks {
             Kind::Every { every_ms, anchor } => next_of_interval(*every_ms, *anchor, after),
         }
     }
+
+    /// How many times of an interval are later than `after` and not later than `until`, and the
+    /// last of them. `None` without one, and for a pattern, whose times can only be counted one by
+    /// one.
+    pub fn passed(&self, after: Timestamp, until: Timestamp) -> Option<(u64, Timestamp)> {
+        let Kind::Every { every_ms, .. } = self.0 else { return None };
+        let first = self.next_after(after).filter(|first| *first <= until)?;
+        let further = until.millis_since(first) / every_ms;
+        Some((further + 1, first.plus_millis(further * every_ms)))
+    }
 }
 
 fn next_of_interval(every_ms: u64, anchor: Timestamp, after: Timestamp) -> Option<Timestamp> {

@@ -193,6 +193,10 @@ pub struct Tick {
     pub at: String,
     /// What became of it.
     pub outcome: TickOutcome,
+    /// The endpoint of its job. Absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::EndpointId, nullable = false))]
+    pub endpoint_id: Option<EndpointId>,
     /// Its job. Absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = schema::JobId, nullable = false))]
