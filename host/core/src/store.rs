@@ -15,6 +15,7 @@ use crate::job::record::{
 };
 use crate::job::retention::HistoryMax;
 use crate::job::retry::FailedAttempt;
+use crate::job::starts::StartLimits;
 use crate::job::state::{JobStatus, ReleaseCause};
 use crate::metrics::instruments::DurationTotals;
 pub use crate::store_error::{OwnerQuota, StoreError, StoreFull};
@@ -198,8 +199,14 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// the next call.
     async fn expire(&self) -> Result<NextExpiry, StoreError>;
 
-    /// Makes jobs claimable whose time has come. Returns the time of the next one;
-    /// [`Timestamp::NEVER`] when no job waits for its time. Quick: nothing is written.
+    /// Sets the limits of the starts of an endpoint's jobs, on all hosts together; by default there
+    /// are none. They hold for further [claims](Self::claim), until they are set again, the
+    /// endpoint is deleted or the store is closed.
+    fn limit_starts(&self, endpoint: &EndpointId, limits: &StartLimits);
+
+    /// Makes jobs claimable whose time has come, or whose [limit](Self::limit_starts) permits more
+    /// by now. Returns when the next ones are; [`Timestamp::NEVER`] when none waits for a time.
+    /// Quick: nothing is written.
     ///
     /// # Errors
     /// When the store is closed.

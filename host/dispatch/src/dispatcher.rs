@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gristmill_core::catalog::Catalog;
-use gristmill_core::deploy::endpoint::{Deployment, Scaler};
+use gristmill_core::deploy::endpoint::{Deployment, EndpointSettings, Scaler};
 use gristmill_core::http_call::HttpBody;
 use gristmill_core::http_calls::{HttpCalls, NoAnswer, WantedAnswer};
 use gristmill_core::id::EndpointId;
 use gristmill_core::job::record::Demand;
+use gristmill_core::job::starts::StartLimits;
 use gristmill_core::logs::Logs;
 use gristmill_core::runtime::Runtime;
 use gristmill_core::signals::{EarlyEnd, EarlyEndCause, QueueListener, Signals};
@@ -81,6 +82,10 @@ impl Dispatcher {
         let shared = Arc::new(shared);
         let starter = Starter { shared: shared.clone(), guests, tasks: TaskTracker::new() };
         let dispatcher = Arc::new(Self { starter, sets: RwLock::default() });
+        // Before any worker claims a job.
+        for endpoint in shared.catalog.view().deployments.keys() {
+            limit_starts(&shared, endpoint);
+        }
         signals.set_queue_listener(dispatcher.clone());
         // Not on the guests' runtime: deletions must not wait for a handler that computes.
         tokio::spawn(expiry::run(shared.clone()));
@@ -191,6 +196,21 @@ impl Dispatcher {
     }
 }
 
+/// Gives the store the limits of the endpoint's starts. Of two calls at one time the later change
+/// of the endpoint counts.
+fn limit_starts(shared: &Shared, endpoint: &EndpointId) {
+    let current = || {
+        let deployment = shared.catalog.deployment(endpoint)?;
+        let EndpointSettings { throttle, keys, .. } = &deployment.endpoint.settings;
+        Some(StartLimits { throttle: *throttle, keys: keys.clone() })
+    };
+    let mut given = None;
+    while let Some(limits) = current().filter(|limits| given.as_ref() != Some(limits)) {
+        shared.store.limit_starts(endpoint, &limits);
+        given = Some(limits);
+    }
+}
+
 impl QueueListener for Dispatcher {
     fn demand_changed(&self, endpoint: &EndpointId, demand: Demand) {
         // The jobs of an earlier endpoint with this id may still be deleted, and their demand has
@@ -241,6 +261,7 @@ impl Workers for Dispatcher {
             return;
         }
         let Some((workers, now)) = self.workers(endpoint) else { return };
+        limit_starts(shared, endpoint);
         workers.apply(&self.starter, &now, Event::Changed);
         // The store reports only changes, and jobs may have waited since an earlier start.
         let (starter, endpoint) = (self.starter.clone(), endpoint.clone());

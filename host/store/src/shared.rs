@@ -171,13 +171,17 @@ impl Shared {
         &self,
         change: impl FnOnce(&mut Index, Timestamp) -> T,
     ) -> Result<T, StoreError> {
-        let (answer, needs_writer, early_ends, demands) = {
+        let (answer, needs_writer, has_earlier, early_ends, demands) = {
             let mut index = self.open_index()?;
             let answer = change(&mut index, self.clock.now());
-            (answer, index.needs_writer(), index.take_early_ends(), index.take_demands())
+            let (needs_writer, has_earlier) = (index.needs_writer(), index.take_earlier());
+            (answer, needs_writer, has_earlier, index.take_early_ends(), index.take_demands())
         };
         if needs_writer {
             self.wake_writer();
+        }
+        if has_earlier {
+            self.signals.due_added();
         }
         self.tell(demands);
         early_ends.iter().for_each(|end| self.signals.ended_early(end));

@@ -19,6 +19,7 @@ mod deliveries;
 mod durability;
 mod history;
 mod journal;
+mod limits;
 mod long_errors;
 mod lost_records;
 mod model;

@@ -32,6 +32,20 @@ pub const TAG_VALUE_BYTES_MAX: usize = 256;
 /// Longest `policy.key`, in bytes: 400.
 pub const JOB_KEY_BYTES_MAX: usize = 64;
 
+/// What a `policy.key` must be.
+pub const JOB_KEY_RULE: &str = "must have 1 to 64 bytes, and no control character";
+
+/// Whether the text can be the `policy.key` of a job.
+pub fn is_job_key(text: &str) -> bool {
+    (1..=JOB_KEY_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control)
+}
+
+/// Most keys with a weight in an endpoint's `keys.weights`: 400.
+pub const KEY_WEIGHTS_MAX: usize = 1_000;
+
+/// A weight in `keys.weights`.
+pub const KEY_WEIGHT: Bounds = Bounds { min: 1, default: 1, max: 1_000 };
+
 /// The tag whose value is the `policy.key` of its job.
 pub const JOB_KEY_TAG: &str = "policy/key";
 

@@ -16,11 +16,11 @@ use crate::bounds::{
     DOMAIN_BYTES_MAX, ENV_NAME_CHARS_MAX, ENV_VALUE_CHARS_MAX, ENV_VARIABLES_MAX, EVERY_MS,
     EXECUTION_TIMEOUT_MS, FILTER_ERROR_CHARS_MAX, HEADER_NAME_BYTES_MAX, HOST_PATTERN_BYTES_MAX,
     HTTP_HOSTS_MAX, IDEMPOTENCY_KEY_CHARS_MAX, IMAGE_NAME_CHARS_MAX, JOB_KEY_BYTES_MAX,
-    KEY_ENDPOINTS_MAX, KEY_LIFETIME_S, MOUNT_PATH_BYTES_MAX, NAME_BYTES_MAX, NAME_CHARS_MAX,
-    NETWORK_VOLUMES_MAX, PORTS_MAX, RATE_LIMITED_OPERATIONS, README_CHARS_MAX,
-    REGISTRY_SECRET_BYTES_MAX, RETENTION_MS, S3_FIELD_CHARS_MAX, TAG_KEY_BYTES_MAX,
-    TAG_VALUE_BYTES_MAX, TAGS_MAX, TIME_CHARS_MAX, TIME_ZONE_BYTES_MAX, TTL_MS, VOLUME_GB,
-    VOLUME_PATH_BYTES_MAX, WEBHOOK_URL_BYTES_MAX,
+    KEY_ENDPOINTS_MAX, KEY_LIFETIME_S, KEY_WEIGHT, KEY_WEIGHTS_MAX, MOUNT_PATH_BYTES_MAX,
+    NAME_BYTES_MAX, NAME_CHARS_MAX, NETWORK_VOLUMES_MAX, PORTS_MAX, RATE_LIMITED_OPERATIONS,
+    README_CHARS_MAX, REGISTRY_SECRET_BYTES_MAX, RETENTION_MS, S3_FIELD_CHARS_MAX,
+    TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX, TAGS_MAX, TIME_CHARS_MAX, TIME_ZONE_BYTES_MAX, TTL_MS,
+    VOLUME_GB, VOLUME_PATH_BYTES_MAX, WEBHOOK_URL_BYTES_MAX,
 };
 use crate::grouping::{self, Grouping};
 use crate::{JobStatus, Metering as WireMetering, Scope as KeyScope};
@@ -165,6 +165,12 @@ schemas! {
         text().format(Some(SchemaFormat::Custom("time-zone".to_owned())))
             .max_length(Some(TIME_ZONE_BYTES_MAX));
     EveryMs: "Milliseconds between two times" => integer(EVERY_MS);
+    KeyWeights: "The weight of each key" => ObjectBuilder::new()
+        .property_names(Some(Schema::from(
+            text().min_length(Some(1)).max_length(Some(JOB_KEY_BYTES_MAX)),
+        )))
+        .additional_properties(Some(Schema::from(integer(KEY_WEIGHT))))
+        .max_properties(Some(KEY_WEIGHTS_MAX));
     JobKeyText: "What jobs have in common that have turns together, such as a customer" =>
         text().min_length(Some(1)).max_length(Some(JOB_KEY_BYTES_MAX));
     Delay: "How long a job waits before it may start, in milliseconds" => integer(DELAY_MS);

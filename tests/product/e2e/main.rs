@@ -72,6 +72,7 @@ mod security;
 mod series;
 mod shared_build;
 mod silent_log;
+mod start_limits;
 mod stream;
 mod stream_events;
 mod stream_sizes;

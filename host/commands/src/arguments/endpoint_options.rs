@@ -12,6 +12,7 @@ use super::http_options::HttpOptions;
 use super::parse::{self, bounded, given, help};
 use super::retention::RetentionOptions;
 use super::retry_options::RetryOptions;
+use super::start_options::StartOptions;
 
 /// The settings that are given.
 #[derive(Debug, Args)]
@@ -81,11 +82,14 @@ pub struct EndpointOptions {
     retention: RetentionOptions,
     #[command(flatten)]
     retry: RetryOptions,
+    #[command(flatten)]
+    starts: StartOptions,
 }
 
 impl EndpointOptions {
     /// The fields that are given.
     pub fn document(self) -> EndpointInput {
+        let (throttle, keys) = self.starts.documents();
         EndpointInput {
             workers_min: self.workers_min,
             workers_max: self.workers_max,
@@ -106,6 +110,8 @@ impl EndpointOptions {
             call_endpoints: given(self.call_endpoints),
             network_volume_id: self.volume,
             retry: self.retry.document(),
+            throttle,
+            keys,
             http: self.http.document(),
             retention: self.retention.document(),
             ..EndpointInput::default()

@@ -9,6 +9,7 @@ pub(crate) mod job_filter;
 pub mod parse;
 mod retention;
 pub(crate) mod retry_options;
+mod start_options;
 
 pub use connection::ConnectionArgs;
 pub use endpoint_options::EndpointOptions;

@@ -92,6 +92,7 @@ mod tests {
             worker: None,
             retries: 0,
             error: None,
+            blocked: None,
             is_exhausted: false,
             progress: None,
             attempt: Claim(1),

@@ -16,5 +16,6 @@ pub mod policy;
 pub mod record;
 pub mod retention;
 pub mod retry;
+pub mod starts;
 pub mod state;
 pub mod tags;

@@ -12,6 +12,7 @@ use crate::job::note::ScheduleNote;
 use crate::job::payload::Json;
 use crate::job::policy::Policy;
 use crate::job::retention::Retention;
+use crate::job::starts::Blocked;
 use crate::job::state::{Claim, JobEvent, JobStatus, ReleaseCause, Verdict};
 use crate::job::tags::Tags;
 use crate::limits::{PARTIAL_OUTPUT_BYTES_MAX, PAST_ERROR_BYTES_MAX};
@@ -341,6 +342,8 @@ pub struct JobRecord {
     pub retries: u32,
     /// Why it is FAILED or TIMED_OUT.
     pub error: Option<String>,
+    /// The limit that keeps it from being claimed, while it waits.
+    pub blocked: Option<Blocked>,
     /// Whether attempts were repeated and the last permitted one failed, too.
     pub is_exhausted: bool,
     /// The newest progress value of the running attempt.

@@ -10,8 +10,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use gristmill_wire::bounds::{
-    JOB_KEY_BYTES_MAX, JOB_KEY_TAG, TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX, TAGS_BYTES_MAX,
-    TAGS_MAX,
+    JOB_KEY_RULE, JOB_KEY_TAG, TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX, TAGS_BYTES_MAX, TAGS_MAX,
+    is_job_key,
 };
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +59,7 @@ pub enum InvalidTags {
     #[error("`tags.{0}` has a control character")]
     Control(String),
     /// A key of a job with another length, or with a control character.
-    #[error("`policy.key` must have 1 to {JOB_KEY_BYTES_MAX} bytes, and no control character")]
+    #[error("`policy.key` {JOB_KEY_RULE}")]
     JobKey,
     /// Too long together.
     #[error(
@@ -161,7 +161,7 @@ impl Tags {
         key: Option<&str>,
     ) -> Result<Option<Self>, InvalidTags> {
         let Some(key) = key else { return Ok(tags) };
-        if !(1..=JOB_KEY_BYTES_MAX).contains(&key.len()) || key.chars().any(char::is_control) {
+        if !is_job_key(key) {
             return Err(InvalidTags::JobKey);
         }
         let others = tags.iter().flat_map(Self::iter);

@@ -1,5 +1,7 @@
 use proptest::prelude::*;
 
+use gristmill_wire::bounds::JOB_KEY_BYTES_MAX;
+
 use super::*;
 
 fn of(pairs: &[(&str, &str)]) -> Result<Option<Tags>, InvalidTags> {

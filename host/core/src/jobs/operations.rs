@@ -16,6 +16,7 @@ use crate::job::payload::Json;
 use crate::job::policy::Strictness;
 use crate::job::record::{CompletedJob, JobCounts, JobRecord, StreamPosition};
 use crate::job::state::JobStatus;
+use crate::job::tags::Tags;
 use crate::jobs::stream::{PageMemory, Position, StreamPage, output_of, page_bytes_max};
 use crate::jobs::submissions::submit;
 pub use crate::jobs::submissions::{SubmitError, SubmitMode, SubmitRequest, Submitted};
@@ -166,7 +167,13 @@ impl Jobs {
             JobStatus::InQueue if record.run_at(read_at).is_some() => {
                 Some(record.delay_reason().to_owned())
             }
-            JobStatus::InQueue => self.workers.waiting_reason(&record.endpoint),
+            JobStatus::InQueue => match record.blocked {
+                Some(blocked) => {
+                    let key = record.tags.as_ref().and_then(Tags::job_key).unwrap_or_default();
+                    Some(blocked.reason(key, read_at))
+                }
+                None => self.workers.waiting_reason(&record.endpoint),
+            },
             _ => None,
         };
         Ok(Some(JobDocument { record, read_at, output, waiting_reason }))

@@ -23,6 +23,7 @@ fn record(attempt: u32, past_attempts: Vec<PastAttempt>) -> JobRecord {
         worker: None,
         retries: 0,
         error: None,
+        blocked: None,
         is_exhausted: false,
         progress: None,
         attempt: Claim(attempt),

@@ -18,6 +18,7 @@ use gristmill_core::job::record::{
 };
 use gristmill_core::job::retention::HistoryMax;
 use gristmill_core::job::retry::FailedAttempt;
+use gristmill_core::job::starts::StartLimits;
 use gristmill_core::job::state::{JobStatus, ReleaseCause};
 use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats, SubmitAnswer, TriedAgain,
@@ -141,6 +142,10 @@ impl JobStore for DelayedStore {
 
     fn note_call(&self, id: JobId, step: CallStep) {
         self.store.note_call(id, step);
+    }
+
+    fn limit_starts(&self, endpoint: &EndpointId, limits: &StartLimits) {
+        self.store.limit_starts(endpoint, limits);
     }
 
     async fn release(&self, lease: Lease, cause: ReleaseCause) -> Result<Fenced, StoreError> {

@@ -475,7 +475,9 @@ impl Index {
             published.has_ask = true;
         }
         for key in batch.forgotten {
-            self.endpoints.remove(&key);
+            if let Some(endpoint) = self.endpoints.remove(&key) {
+                self.forget_limits(endpoint, key);
+            }
             let left = self.deleting_endpoints.extract_if(.., |deleting| deleting.key == key);
             published.acks.extend(left.flat_map(|deleting| deleting.acks));
         }

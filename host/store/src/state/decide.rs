@@ -25,6 +25,7 @@ use crate::state::calendar::Calendar;
 use crate::state::disk_usage::{DiskUsage, ResultsFull};
 use crate::state::index::{Endpoint, Index, QueuedNotice};
 use crate::state::job::{Change, Job, Lifetime, Pending};
+use crate::state::owners::Owners;
 use crate::state::room::Room;
 use crate::state::slab::JobKey;
 
@@ -54,7 +55,8 @@ impl Index {
         let purge_at_before = job.purge_at();
         let usage_before = DiskUsage::of(job);
         let is_waiting = |job: &Job| job.row.status == Some(JobStatus::InQueue);
-        let waited = is_waiting(job);
+        let is_running = |job: &Job| job.row.status == Some(JobStatus::InProgress);
+        let (waited, ran) = (is_waiting(job), is_running(job));
         // A claim is written no later than its result; no caller waits for the claim alone. A job
         // whose time is over is handled by `expire`, since the deletion of an endpoint has the same
         // event.
@@ -80,7 +82,9 @@ impl Index {
         job.row.status = state.status();
         match event {
             JobEvent::Claimed { claim } => {
-                endpoint.ready.take(job.rank(), job.row.queue_position, key);
+                let (rank, position) = ((job.rank(), job.flow()), job.row.queue_position);
+                let holds = endpoint.ready.take(rank, position, key, now);
+                endpoint.hold_tags(holds, job, &mut self.owners);
                 job.row.last_claim = claim;
                 job.row.attempt_mut().started_at = Some(now);
             }
@@ -122,7 +126,12 @@ impl Index {
             _ => now,
         };
         let times = EventTimes { now, queued_at };
-        let notice = carry_out(effects, job, key, (endpoint, &mut self.due), ended, times);
+        if ran && !is_running(job) {
+            let released = endpoint.ready.ended(job.flow(), now);
+            released.iter().for_each(|(owner, tags)| self.owners.release_tags(*owner, tags));
+        }
+        let queues = (&mut *endpoint, &mut self.due, &mut self.owners);
+        let notice = carry_out(effects, job, key, queues, ended, times);
         if let Some(rare) = &mut job.rare
             && state.status().is_none_or(JobStatus::is_final)
         {
@@ -133,9 +142,11 @@ impl Index {
         endpoint.disk_usage.add(disk_usage);
         self.owners.account(job.owner).replace(usage_before.bytes(), disk_usage.bytes());
         self.owners.recount_waiting(job.owner, waited, is_waiting(job));
-        if waited != is_waiting(job) {
+        let has_limits = endpoint.ready.has_limits();
+        if waited != is_waiting(job) || (ran && has_limits) {
             self.queue_changes.add(job.endpoint, &mut endpoint.queue_version);
         }
+        let endpoint = job.endpoint;
         let purge_at = (!effects.contains(&Effect::Delete)).then(|| job.purge_at());
         if purge_at != Some(purge_at_before) {
             self.expiry.remove(purge_at_before, key);
@@ -143,12 +154,15 @@ impl Index {
                 self.expiry.insert(at, key);
             }
         }
+        if has_limits {
+            self.plan_opening(endpoint);
+        }
         Ok(notice)
     }
 
     /// Counts a call that waits for a job, or waits no more. A job that waits changes its place in
     /// the queue.
-    pub(crate) fn note_call(&mut self, id: JobId, step: CallStep) {
+    pub(crate) fn note_call(&mut self, id: JobId, step: CallStep, now: Timestamp) {
         let Some(key) = self.key_of(id) else { return };
         let Some(job) = self.jobs.get_mut(key) else { return };
         if job.row.status.is_none_or(JobStatus::is_final) {
@@ -165,7 +179,8 @@ impl Index {
         {
             let position = job.row.queue_position;
             endpoint.ready.remove(rank_before, position, key);
-            endpoint.ready.insert(rank, position, key);
+            let holds = endpoint.ready.insert(rank, position, key, now);
+            endpoint.hold_tags(holds, job, &mut self.owners);
             self.queue_changes.add(job.endpoint, &mut endpoint.queue_version);
         }
     }
@@ -464,7 +479,7 @@ fn carry_out(
     effects: &[Effect],
     job: &mut Job,
     key: JobKey,
-    (endpoint, due): (&mut Endpoint, &mut Calendar),
+    (endpoint, due, owners): (&mut Endpoint, &mut Calendar, &mut Owners),
     ended: Option<RequeueCause>,
     EventTimes { now, queued_at }: EventTimes,
 ) -> Option<QueuedNotice> {
@@ -473,7 +488,7 @@ fn carry_out(
         match effect {
             Effect::Enqueue => {
                 job.row.attempt_mut().queued_at = Some(queued_at);
-                endpoint.add_waiting(job, key, due, now);
+                endpoint.add_waiting(job, key, (due, owners), now);
                 notice = Some(QueuedNotice { endpoint: endpoint.name.clone(), job: job.id });
             }
             Effect::Dequeue => endpoint.remove_waiting(job, key, due),

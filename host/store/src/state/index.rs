@@ -7,7 +7,7 @@
 //! A job with a change that no batch has taken is in `backlog`. Changes that a caller waits for
 //! reach the disk in the order in which they were decided.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use gristmill_core::billing::usage::Bill;
@@ -51,6 +51,7 @@ use crate::state::ready::Ready;
 use crate::state::requests::{DbRequest, NewSegment};
 use crate::state::room::Room;
 use crate::state::slab::{JobKey, Slab};
+use crate::state::starts::StartRules;
 use crate::state::urls::Url;
 
 /// Whether the store accepts work.
@@ -81,6 +82,12 @@ pub(crate) struct Index {
     pub(super) expiry: Calendar,
     /// The jobs in `delayed` of their endpoints, by the time from which they may be claimed.
     pub(super) due: Calendar,
+    /// When limits of starts let further jobs start, by endpoint.
+    pub(super) openings: BTreeSet<(Timestamp, EndpointKey)>,
+    /// Whether `due` or `openings` has an earlier first time since the last look.
+    has_earlier: bool,
+    /// When this store was opened.
+    pub(super) opened_at: Timestamp,
     pub(super) archived: Archived,
     /// Changes that the writer has to write.
     pub(super) backlog: Backlog,
@@ -144,6 +151,8 @@ pub(crate) struct Endpoint {
     pub(super) ready: Ready,
     /// The jobs that wait for their time, by queue position.
     pub(super) delayed: Order,
+    /// Its time in the index's `openings`; never: it has none.
+    opening: Timestamp,
     pub(super) queue_version: QueueVersion,
     /// All its jobs in memory, in the order of their submission. About 8 bytes for each.
     pub(super) history: Order,
@@ -169,6 +178,7 @@ impl Endpoint {
             name,
             ready,
             delayed,
+            opening: Timestamp::NEVER,
             queue_version: QueueVersion::default(),
             history,
             counts,
@@ -189,7 +199,7 @@ impl Endpoint {
         &mut self,
         job: &mut Job,
         key: JobKey,
-        due: &mut Calendar,
+        (due, owners): (&mut Calendar, &mut Owners),
         now: Timestamp,
     ) {
         let position = job.row.queue_position;
@@ -199,7 +209,16 @@ impl Endpoint {
             debug_assert!(is_new, "a job waits once");
             due.insert(job.queued_at(), key);
         } else {
-            self.ready.insert(job.rank(), position, key);
+            let holds = self.ready.insert(job.rank(), position, key, now);
+            self.hold_tags(holds, job, owners);
+        }
+    }
+
+    /// Lets the limits of starts hold the tags of the job, if `holds`.
+    pub(super) fn hold_tags(&mut self, holds: bool, job: &Job, owners: &mut Owners) {
+        if let Some(tags) = job.tags.as_ref().filter(|_| holds) {
+            let tags = owners.hold_tags(job.owner, tags);
+            self.ready.hold(job.flow(), (job.owner, tags));
         }
     }
 
@@ -257,6 +276,9 @@ impl Index {
             names: HashMap::new(),
             expiry: Calendar::default(),
             due: Calendar::default(),
+            openings: BTreeSet::new(),
+            has_earlier: false,
+            opened_at: Timestamp::from_millis(0),
             archived: Archived::default(),
             backlog: Backlog::default(),
             has_alarm: false,
@@ -514,10 +536,75 @@ impl Index {
             let Some(job) = self.jobs.get_mut(key) else { continue };
             let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) else { continue };
             endpoint.remove_waiting(job, key, &mut self.due);
-            endpoint.add_waiting(job, key, &mut self.due, now);
+            endpoint.add_waiting(job, key, (&mut self.due, &mut self.owners), now);
             self.queue_changes.add(job.endpoint, &mut endpoint.queue_version);
         }
-        self.due.next()
+        while let Some((_, key)) = self.openings.first().filter(|(at, _)| *at <= now).copied() {
+            self.openings.pop_first();
+            let Some(endpoint) = self.endpoints.get_mut(&key) else { continue };
+            endpoint.opening = Timestamp::NEVER;
+            for (owner, tags) in endpoint.ready.fire(now, count_max) {
+                self.owners.release_tags(owner, &tags);
+            }
+            self.queue_changes.add(key, &mut endpoint.queue_version);
+            self.plan_opening(key);
+            if self.endpoints.get(&key).is_some_and(|endpoint| endpoint.opening <= now) {
+                return now;
+            }
+        }
+        self.next_due()
+    }
+
+    /// When [`fire_due`](Self::fire_due) has something to do.
+    fn next_due(&self) -> Timestamp {
+        let opening = self.openings.first().map_or(Timestamp::NEVER, |(at, _)| *at);
+        self.due.next().min(opening)
+    }
+
+    /// Sets the limits of the starts of an endpoint's jobs.
+    pub(crate) fn limit_starts(
+        &mut self,
+        endpoint: &EndpointId,
+        rules: StartRules,
+        now: Timestamp,
+    ) {
+        if rules == StartRules::default() && !self.names.contains_key(endpoint) {
+            return;
+        }
+        let key = self.endpoint_or_new(endpoint);
+        let Some(endpoint) = self.endpoints.get_mut(&key) else { return };
+        if endpoint.ready.limit(rules, now, self.opened_at) {
+            self.queue_changes.add(key, &mut endpoint.queue_version);
+            self.plan_opening(key);
+        }
+    }
+
+    /// Finds the endpoint when its limits let further jobs start.
+    pub(super) fn plan_opening(&mut self, key: EndpointKey) {
+        let Some(endpoint) = self.endpoints.get_mut(&key) else { return };
+        let next = endpoint.ready.next_time();
+        if next != endpoint.opening {
+            self.has_earlier |= next < self.next_due();
+            let Some(endpoint) = self.endpoints.get_mut(&key) else { return };
+            self.openings.remove(&(endpoint.opening, key));
+            endpoint.opening = next;
+            if next < Timestamp::NEVER {
+                self.openings.insert((next, key));
+            }
+        }
+    }
+
+    /// Forgets what limits the starts of an endpoint that is deleted.
+    pub(super) fn forget_limits(&mut self, endpoint: Endpoint, key: EndpointKey) {
+        self.openings.remove(&(endpoint.opening, key));
+        for (owner, tags) in endpoint.ready.into_held() {
+            self.owners.release_tags(owner, &tags);
+        }
+    }
+
+    /// Whether a job has an earlier time than all others since the last call, or a limit.
+    pub(crate) fn take_earlier(&mut self) -> bool {
+        std::mem::take(&mut self.has_earlier)
     }
 
     /// Records how far a client has read the stream of a job.
@@ -804,10 +891,11 @@ impl Index {
         let key = self.jobs.insert(job);
         endpoint.disk_usage.add(usage);
         if let Some(job) = self.jobs.get_mut(key) {
-            endpoint.add_waiting(job, key, &mut self.due, now);
+            endpoint.add_waiting(job, key, (&mut self.due, &mut self.owners), now);
         }
         self.queue_changes.add(endpoint_key, &mut endpoint.queue_version);
         endpoint.history.insert(seq, key);
+        self.plan_opening(endpoint_key);
         self.ids.insert(id, key, &self.jobs);
         self.expiry.insert(ttl_at, key);
         if let Some(pending) = self.jobs.get_mut(key).and_then(|job| job.pending.as_mut()) {

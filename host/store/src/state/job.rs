@@ -665,6 +665,7 @@ impl JobRow {
             worker: attempt.and_then(|attempt| attempt.worker.clone()),
             retries: self.retries.into(),
             error: attempt.and_then(|attempt| attempt.error.clone()),
+            blocked: None,
             is_exhausted: matches!(status, JobStatus::Failed | JobStatus::TimedOut)
                 && self.retry().is_exhausted,
             progress: None,
@@ -844,7 +845,7 @@ impl Job {
     }
 
     /// The flow of its key.
-    fn flow(&self) -> Flow {
+    pub(crate) fn flow(&self) -> Flow {
         self.tags.as_ref().and_then(Tags::job_key).map_or(Flow::NONE, Flow::of)
     }
 

@@ -33,7 +33,7 @@ fn a_key_with_many_jobs_does_not_hold_up_the_others() {
     };
     let jobs: Vec<_> = keys.iter().enumerate().map(|(n, key)| (flow(n), n as u64, *key)).collect();
     for (flow, position, key) in &jobs {
-        assert!(lane.insert(*flow, *position, *key));
+        assert!(lane.insert((*flow, Admission::default()), *position, *key));
     }
     assert_eq!((lane.len(), lane.oldest()), (120, Some(keys[0])));
     let order = claim_all(&mut lane, &jobs);
@@ -44,6 +44,26 @@ fn a_key_with_many_jobs_does_not_hold_up_the_others() {
     }
     assert!(order[30..].iter().all(|flow| *flow == A));
     assert!(lane.keyed.is_none());
+}
+
+#[test]
+fn a_key_that_may_start_no_job_holds_up_no_other() {
+    let (mut lane, keys) = (Lane::default(), keys(8));
+    let admission = |starts, weight| Admission { starts, weight };
+    let jobs: Vec<_> =
+        keys.iter().enumerate().map(|(n, key)| ([A, B][n % 2], n as u64, *key)).collect();
+    for (flow, position, key) in &jobs {
+        let admitted = if *flow == A { admission(0, 1) } else { admission(2, 3) };
+        assert!(lane.insert((*flow, admitted), *position, *key));
+    }
+    assert_eq!((lane.len(), lane.open(), lane.oldest()), (8, 2, Some(keys[1])));
+    lane.admit(B, admission(0, 3));
+    assert_eq!((lane.open(), lane.first()), (0, None));
+    lane.admit(A, admission(u32::MAX, 1));
+    lane.admit(B, admission(u32::MAX, 3));
+    assert_eq!((lane.open(), lane.oldest()), (8, Some(keys[0])));
+    let order = claim_all(&mut lane, &jobs);
+    assert_eq!(order[..4].iter().filter(|flow| **flow == B).count(), 3, "by weight: {order:?}");
 }
 
 proptest! {
@@ -68,7 +88,7 @@ proptest! {
                 },
                 _ => {
                     waiting.push((Flow(flow), position as u64, key));
-                    prop_assert!(lane.insert(Flow(flow), position as u64, key));
+                    prop_assert!(lane.insert((Flow(flow), Admission::default()), position as u64, key));
                 }
             }
             prop_assert_eq!(lane.len(), waiting.len());

@@ -39,5 +39,6 @@ mod restore;
 pub(crate) mod room;
 pub(crate) mod search;
 pub(crate) mod slab;
+pub(crate) mod starts;
 mod turns;
 mod urls;

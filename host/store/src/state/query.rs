@@ -5,6 +5,7 @@
 
 use gristmill_core::id::EndpointId;
 use gristmill_core::job::record::{Demand, JobCounts};
+use gristmill_core::job::starts::Blocked;
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::time::Timestamp;
 
@@ -49,6 +50,13 @@ impl Index {
         self.names.iter().map(|(name, key)| (name.clone(), jobs(key))).collect()
     }
 
+    /// The limit that keeps a waiting job from being claimed.
+    pub(crate) fn blocked(&self, job: &Job, now: Timestamp) -> Option<Blocked> {
+        let waits = job.row.status == Some(JobStatus::InQueue) && !job.marks.is_delayed();
+        let endpoint = self.endpoints.get(&job.endpoint).filter(|_| waits)?;
+        endpoint.ready.blocked(job.rank(), now)
+    }
+
     /// The decided status of a job; `None` once it is removed.
     pub(crate) fn decided_status(&self, key: JobKey) -> Option<JobStatus> {
         self.jobs.get(key)?.row.status
@@ -62,9 +70,9 @@ impl Index {
     fn demand_of(&self, endpoint: &Endpoint) -> Demand {
         let first = endpoint.ready.oldest_normal().and_then(|key| self.jobs.get(key));
         let since = first.map(Job::queued_at);
-        let claimable = endpoint.ready.len() as u64;
-        let jobs = endpoint.ready.normal_len() as u64;
-        let called = endpoint.ready.called_len() as u64;
+        let claimable = endpoint.ready.open() as u64;
+        let jobs = endpoint.ready.normal_open() as u64;
+        let called = endpoint.ready.called_open() as u64;
         let (version, level) = (endpoint.queue_version.number, endpoint.ready.level());
         Demand { version, jobs, since, claimable, called, level }
     }

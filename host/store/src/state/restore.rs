@@ -223,12 +223,17 @@ impl Index {
         if let Some(endpoint) = self.endpoints.get_mut(&endpoint_key) {
             endpoint.count_status(None, status);
             endpoint.disk_usage.add(disk_usage);
+            if status == Some(JobStatus::InProgress)
+                && let Some(job) = self.jobs.get(key)
+            {
+                endpoint.ready.restore_running(job.flow());
+            }
             if status == Some(JobStatus::InQueue)
                 && let Some(job) = self.jobs.get_mut(key)
             {
                 // `repair` knows the time, and adds those to the queue whose time has come.
                 let created_at = job.created_at;
-                endpoint.add_waiting(job, key, &mut self.due, created_at);
+                endpoint.add_waiting(job, key, (&mut self.due, &mut self.owners), created_at);
                 self.queue_changes.add(endpoint_key, &mut endpoint.queue_version);
             }
         }
@@ -245,6 +250,10 @@ impl Index {
         if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
             endpoint.count_status(job.row.status, None);
             endpoint.disk_usage.remove(disk_usage);
+            if job.row.status == Some(JobStatus::InProgress) {
+                // No limit is known yet, so no tags are held.
+                let _ = endpoint.ready.ended(job.flow(), job.created_at);
+            }
             if job.row.status == Some(JobStatus::InQueue) {
                 endpoint.remove_waiting(&mut job, key, &mut self.due);
                 self.queue_changes.add(job.endpoint, &mut endpoint.queue_version);
@@ -320,6 +329,7 @@ impl Index {
         now: Timestamp,
         recovery: &mut Recovery,
     ) {
+        self.opened_at = now;
         loop {
             let due = self.expiry.due(now, usize::MAX);
             if due.is_empty() {

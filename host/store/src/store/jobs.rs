@@ -19,6 +19,7 @@ use gristmill_core::job::record::{
 };
 use gristmill_core::job::retention::HistoryMax;
 use gristmill_core::job::retry::FailedAttempt;
+use gristmill_core::job::starts::StartLimits;
 use gristmill_core::job::state::{JobEvent, JobStatus, ReleaseCause};
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::store::{
@@ -42,6 +43,7 @@ use crate::state::query::FoundChunks;
 use crate::state::relay::Relayed;
 use crate::state::requests::{ChunkRequest, DbRequest};
 use crate::state::room::{Room, is_large};
+use crate::state::starts::StartRules;
 
 /// Most jobs that one call of `expire` deletes, and most idempotency records that it forgets.
 const EXPIRE_JOBS_MAX: usize = 500;
@@ -289,7 +291,7 @@ impl JobStore for Store {
 
     fn note_call(&self, id: JobId, step: CallStep) {
         // The calls of a closed store end too.
-        let _ = self.shared.change_live(|index, _| index.note_call(id, step));
+        let _ = self.shared.change_live(|index, now| index.note_call(id, step, now));
     }
 
     async fn release(&self, lease: Lease, cause: ReleaseCause) -> FencedAnswer {
@@ -417,6 +419,12 @@ impl JobStore for Store {
         shortened.await?;
         self.shared.wake_writer();
         answer(on_disk).await
+    }
+
+    fn limit_starts(&self, endpoint: &EndpointId, limits: &StartLimits) {
+        let rules = StartRules::of(limits);
+        // A closed store starts no job.
+        let _ = self.shared.change(|index, now| index.limit_starts(endpoint, rules, now));
     }
 
     fn fire_due(&self) -> Result<Timestamp, StoreError> {

@@ -452,7 +452,10 @@ impl Store {
         self.look(id, |index, job, now| {
             let job = Some(job).filter(|job| index.is_job_of(endpoint, job, now))?;
             let row = job.visible_at(now)?;
-            let record = job.record_of(row, endpoint)?;
+            let mut record = job.record_of(row, endpoint)?;
+            if record.status == JobStatus::InQueue {
+                record.blocked = index.blocked(job, now);
+            }
             let is_cut = record.error.as_deref().is_some_and(failure::is_cut);
             let error = is_cut.then(|| (job.output_key(row), job.payload_locations.output()));
             // Boxed: the answer passes through a dozen futures on its way to the client.

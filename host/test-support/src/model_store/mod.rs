@@ -25,6 +25,7 @@ use gristmill_core::job::record::{
 };
 use gristmill_core::job::retention::HistoryMax;
 use gristmill_core::job::retry::{FailedAttempt, JobRetry};
+use gristmill_core::job::starts::StartLimits;
 use gristmill_core::job::state::{Claim, JobEvent, JobState, JobStatus, ReleaseCause};
 use gristmill_core::limits::{CRASHES_MAX, LOSSES_MAX, QUEUE_JOBS_MAX};
 use gristmill_core::signals::Signals;
@@ -346,6 +347,9 @@ impl JobStore for ModelStore {
         // The calls of a closed store end too.
         let _ = self.change(|state, _, notifications| state.set_calls(id, count, notifications));
     }
+
+    /// Has no effect: this store starts jobs without limits.
+    fn limit_starts(&self, _: &EndpointId, _: &StartLimits) {}
 
     async fn release(&self, lease: Lease, cause: ReleaseCause) -> Result<Fenced, StoreError> {
         self.change(|state, now, notifications| {

@@ -160,6 +160,7 @@ impl ModelJob {
             worker: self.worker.clone(),
             retries: self.retries,
             error: self.error.clone(),
+            blocked: None,
             is_exhausted: matches!(status, JobStatus::Failed | JobStatus::TimedOut)
                 && self.retry.is_exhausted,
             progress: self.progress.clone(),

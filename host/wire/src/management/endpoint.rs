@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::compute_type::ComputeType;
 use super::pod::Pod;
+use super::start_limits::{KeyLimits, KeyLimitsInput, StartRate, StartRateInput};
 use super::template::Template;
 use crate::bounds::{
     self, ALLOWED_HOSTS_MAX, Bounds, CALL_ENDPOINTS_MAX, CORS_LIST_MAX, CORS_ORIGIN_BYTES_MAX,
@@ -125,6 +126,11 @@ settings! {
         /// When a job runs again after an attempt that failed. A submission can choose another
         /// rule.
         retry: Retry, RetryInput;
+        /// How many of its jobs may start in some time, of all keys together. Further ones wait.
+        throttle: StartRate, StartRateInput;
+        /// What the jobs of each `policy.key` may do at most. Further ones wait, and hold up no
+        /// other key.
+        keys: KeyLimits, KeyLimitsInput;
         /// How HTTP requests are answered, on an endpoint of the type `LOAD_BALANCER`.
         http: HttpSettings, HttpInput;
     }

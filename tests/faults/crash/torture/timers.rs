@@ -1,8 +1,9 @@
 //! Jobs that the host starts by itself: each time of a schedule becomes exactly one of a job, a
-//! skip or a miss, and a failing job has exactly the attempts that its rule permits.
+//! skip or a miss, and a failing job has exactly the attempts that its rule permits. Of the failing
+//! jobs, which have one key, one runs at a time.
 
 use gristmill_tests::{TestHost, each_time_is_decided_once, guests};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::random::Random;
 use super::session::Session;
@@ -19,12 +20,15 @@ const ATTEMPTS: u64 = 3;
 pub(crate) struct Timers {
     failing: Vec<String>,
     checked: u64,
+    /// The begins and ends of all their attempts.
+    attempts: Vec<[String; 2]>,
 }
 
 impl Timers {
     pub(crate) async fn start(host: &TestHost) -> Self {
         let client = host.client();
-        host.deploy(&guests::playground(), CLOCKWORK, json!({ "workersMax": 4 })).await;
+        let settings = json!({ "workersMax": 4, "keys": { "concurrency": 1 } });
+        host.deploy(&guests::playground(), CLOCKWORK, settings).await;
         for overlap in SCHEDULES {
             let schedule = json!({
                 "id": overlap, "endpointId": CLOCKWORK, "everyMs": 1_000, "overlap": overlap,
@@ -42,8 +46,8 @@ impl Timers {
             let retry = json!({
                 "maxAttempts": ATTEMPTS, "initialDelayMs": random.below(400), "factor": 1,
             });
-            let body =
-                json!({ "input": { "op": "fail" }, "policy": { "retry": retry, "ttl": 600_000 } });
+            let policy = json!({ "retry": retry, "ttl": 600_000, "key": "failing" });
+            let body = json!({ "input": { "op": "fail" }, "policy": policy });
             let request = session
                 .client
                 .request(reqwest::Method::POST, &session.client.path(CLOCKWORK, "run"));
@@ -62,9 +66,10 @@ impl Timers {
         for job in std::mem::take(&mut self.failing) {
             let done = session.client.finished(CLOCKWORK, &job).await;
             assert_eq!(done["status"], "FAILED", "wrong: {done}");
+            let path = session.client.path(CLOCKWORK, &format!("timeline/{job}"));
+            let timeline = session.client.get(&path).await.ok();
+            self.attempts.extend(attempts(&timeline));
             if done["exhausted"] == true {
-                let path = session.client.path(CLOCKWORK, &format!("timeline/{job}"));
-                let timeline = session.client.get(&path).await.ok();
                 assert_eq!(timeline["usage"]["attempts"], ATTEMPTS, "wrong: {timeline}");
             } else {
                 let error = done["error"].as_str().unwrap();
@@ -72,9 +77,21 @@ impl Timers {
             }
             self.checked += 1;
         }
+        self.attempts.sort();
+        for pair in self.attempts.windows(2) {
+            assert!(pair[0][1] <= pair[1][0], "two jobs of one key ran at one time: {pair:?}");
+        }
     }
 
     pub(crate) fn checked(&self) -> u64 {
         self.checked
     }
+}
+
+/// The begins and ends of the attempts in a timeline.
+fn attempts(timeline: &Value) -> Vec<[String; 2]> {
+    let at = |event: &Value| event["at"].as_str().unwrap().to_owned();
+    let events = timeline["events"].as_array().unwrap();
+    let began = events.windows(2).filter(|pair| pair[0]["event"] == "started");
+    began.map(|pair| [at(&pair[0]), at(&pair[1])]).collect()
 }

@@ -24,6 +24,7 @@ fn record(status: JobStatus) -> JobRecord {
         worker: (status != JobStatus::InQueue).then(|| WorkerId::new("w").unwrap()),
         retries: u32::from(status == JobStatus::Failed),
         error: (status == JobStatus::Failed).then(|| "no \"grain\"\n".to_owned()),
+        blocked: None,
         is_exhausted: false,
         progress: None,
         attempt: Claim(1),

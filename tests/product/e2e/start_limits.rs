@@ -1,0 +1,96 @@
+//! Limits of starts: of an endpoint, and of each key.
+
+use std::time::{Duration, Instant};
+
+use gristmill_tests::{Client, TestHost, guests, shared_host};
+use serde_json::{Value, json};
+
+async fn submit(client: &Client, endpoint: &str, input: Value, policy: Value) -> String {
+    let body = json!({ "input": input, "policy": policy });
+    let answer = client.post(&format!("/v2/{endpoint}/run"), &body).await.ok();
+    answer["id"].as_str().unwrap().to_owned()
+}
+
+fn sleeping() -> Value {
+    json!({ "op": "sleep_forever" })
+}
+
+#[tokio::test]
+async fn a_key_at_its_limit_waits_with_a_reason_and_holds_up_no_other() {
+    let mut host = TestHost::start();
+    let limits = json!({ "workersMax": 4, "keys": { "concurrency": 1 } });
+    let endpoint = host.deploy(&guests::playground(), "mill", limits).await;
+    let client = host.client();
+    let acme = json!({ "key": "acme" });
+    let first = submit(&client, &endpoint, sleeping(), acme.clone()).await;
+    client.until(&endpoint, &first, "IN_PROGRESS").await;
+    let second = submit(&client, &endpoint, json!({ "op": "echo" }), acme.clone()).await;
+    let other = submit(&client, &endpoint, json!({ "op": "echo" }), json!({ "key": "b" })).await;
+    client.until(&endpoint, &other, "COMPLETED").await;
+    let waits = client.status(&endpoint, &second).await.ok();
+    let reason =
+        "the key `acme` runs 1 jobs, as many as `keys.concurrency` of the endpoint permits";
+    assert_eq!((&waits["status"], &waits["reason"]), (&"IN_QUEUE".into(), &reason.into()));
+    // The first job runs again after a crash, and still counts.
+    host.kill9();
+    host.start_again();
+    let client = host.client();
+    client.until(&endpoint, &first, "IN_PROGRESS").await;
+    assert_eq!(client.status(&endpoint, &second).await.ok()["reason"], reason);
+    client.post(&format!("/v2/{endpoint}/cancel/{first}"), &Value::Null).await.ok();
+    client.until(&endpoint, &second, "COMPLETED").await;
+    // Without the limit two run at one time.
+    client.patch("/v1/endpoints/mill", &json!({ "keys": { "concurrency": 0 } })).await.ok();
+    for _ in 0..2 {
+        let job = submit(&client, &endpoint, sleeping(), acme.clone()).await;
+        client.until(&endpoint, &job, "IN_PROGRESS").await;
+    }
+}
+
+#[tokio::test]
+async fn a_rate_and_a_throttle_let_jobs_start_in_time() {
+    let host = TestHost::start();
+    let throttle = json!({ "jobs": 2, "perMs": 1_000 });
+    let paced = host.deploy(&guests::echo(), "paced", json!({ "throttle": throttle })).await;
+    let rate = json!({ "rate": { "jobs": 1, "perMs": 600_000, "burst": 2 } });
+    let keyed = host.deploy(&guests::echo(), "keyed", json!({ "keys": rate })).await;
+    let client = host.client();
+    let began = Instant::now();
+    let mut jobs = Vec::new();
+    for _ in 0..5 {
+        jobs.push(submit(&client, &paced, json!({}), json!({})).await);
+    }
+    for job in &jobs {
+        client.until(&paced, job, "COMPLETED").await;
+    }
+    assert!(began.elapsed() >= Duration::from_secs(2), "five starts need four intervals");
+    // The host has just started, so the burst of the key counts as used.
+    let key = json!({ "key": "a" });
+    let waits = submit(&client, &keyed, json!({}), key).await;
+    let free = submit(&client, &keyed, json!({}), json!({})).await;
+    client.until(&keyed, &free, "COMPLETED").await;
+    let shown = client.status(&keyed, &waits).await.ok();
+    let reason = shown["reason"].as_str().unwrap();
+    assert!(reason.starts_with("the key `a` may start a job in ") && reason.contains("keys.rate"));
+    let shown = client.get("/v1/endpoints/keyed").await.ok();
+    assert_eq!(shown["keys"]["rate"], json!({ "jobs": 1, "perMs": 600_000, "burst": 2 }));
+    client.patch("/v1/endpoints/keyed", &json!({ "keys": { "rate": { "jobs": 0 } } })).await.ok();
+    client.until(&keyed, &waits, "COMPLETED").await;
+}
+
+#[tokio::test]
+async fn wrong_limits_are_named() {
+    let host = shared_host();
+    let client = host.client();
+    let endpoint = host.deploy(&guests::echo(), "echo-limits", json!({})).await;
+    for (settings, complaint) in [
+        (json!({ "keys": { "weights": { "": 1 } } }), "`keys.weights` has the key ``"),
+        (json!({ "keys": { "weights": { "a": 0 } } }), "`keys.weights.a` must be 1 to 1000, not 0"),
+        (json!({ "throttle": { "burst": 0 } }), "`throttle.burst` must be 1 to 10000, not 0"),
+        (json!({ "keys": { "rate": { "perMs": 0 } } }), "`keys.rate.perMs` must be"),
+    ] {
+        let path = format!("/v1/endpoints/{endpoint}");
+        let refused = client.patch(&path, &settings).await.refused(400);
+        assert!(refused.contains(complaint), "{refused}");
+    }
+}
