@@ -11,13 +11,14 @@ use gristmill_core::job::payload::check_input;
 use gristmill_core::job::policy::Strictness;
 use gristmill_core::job::tags::Tags;
 use gristmill_core::jobs::scheduling::{RunNowError, Scheduling};
+use gristmill_core::limits::PRIORITY;
 use gristmill_core::schedule::TicksDefinition;
 use gristmill_core::schedule::record::{CatchUp, Overlap, Schedule};
 use gristmill_core::schedule::state::ScheduleState;
 use gristmill_core::time::Timestamp;
 use gristmill_wire::management::ScheduleInput;
 use gristmill_wire::queue::Policy;
-use gristmill_wire::settings::check_name;
+use gristmill_wire::settings::{check_name, number};
 
 use crate::deployed::Deployed;
 use crate::error::ControlError;
@@ -233,6 +234,9 @@ fn changed(
             let sentence = "`policy.runAt` has no effect in a schedule; `policy.delay` has";
             return Err(ControlError::invalid(sentence));
         }
+        if let Some(priority) = policy.priority {
+            number::<u64>("policy.priority", priority, PRIORITY)?;
+        }
         schedule.policy = policy;
     }
     if let Some(catch_up) = given.catch_up {
@@ -253,7 +257,7 @@ fn changed(
     let refused = |error: &dyn std::fmt::Display| ControlError::invalid(error.to_string());
     let policy = schedule.policy();
     policy.resolve(Strictness::Refuse, rule, now).map_err(|error| refused(&error))?;
-    Tags::with_job_key(None, schedule.policy.key.as_deref()).map_err(|error| refused(&error))?;
+    Tags::with_turn(None, &schedule.turn()).map_err(|error| refused(&error))?;
     policy.resolve_retention(Strictness::Refuse).map_err(|error| refused(&error))?;
     Ok(schedule)
 }

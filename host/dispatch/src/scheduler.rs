@@ -351,7 +351,7 @@ impl Scheduler {
 /// The tags of its jobs. They were checked when the schedule was created or changed.
 fn tags(schedule: &Schedule) -> Option<Tags> {
     let own = Tags::new([(TAG, schedule.id.as_str())]).unwrap_or_default();
-    Tags::with_job_key(own.clone(), schedule.policy.key.as_deref()).unwrap_or(own)
+    Tags::with_turn(own.clone(), &schedule.turn()).unwrap_or(own)
 }
 
 fn note(schedule: &Schedule, state: &ScheduleState) -> ScheduleNote {

@@ -11,7 +11,7 @@ use gristmill_core::job::record::{Lease, Outcome};
 use gristmill_core::job::retry::{FailedAttempt, FailureKind, Retry};
 use gristmill_core::job::starts::{Blocked, KeyLimits, StartLimits, StartRate};
 use gristmill_core::job::state::{JobStatus, ReleaseCause};
-use gristmill_core::job::tags::Tags;
+use gristmill_core::job::tags::{Tags, Turn};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::{Clock as _, ManualClock, Timestamp};
@@ -25,6 +25,7 @@ const KEYS: [&str; 3] = ["a", "b", "c"];
 enum Op {
     Submit {
         key: usize,
+        priority: u8,
         is_low: bool,
     },
     Claim,
@@ -46,8 +47,8 @@ enum Op {
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        8 => (0..=KEYS.len(), prop::bool::weighted(0.2))
-            .prop_map(|(key, is_low)| Op::Submit { key, is_low }),
+        8 => (0..=KEYS.len(), 0..10_u8, prop::bool::weighted(0.2))
+            .prop_map(|(key, priority, is_low)| Op::Submit { key, priority, is_low }),
         8 => Just(Op::Claim),
         6 => (0..16_usize, 0..4_u8).prop_map(|(lease, how)| Op::End { lease, how }),
         1 => (0..64_usize).prop_map(|job| Op::CancelWaiting { job }),
@@ -147,9 +148,10 @@ impl World {
     async fn apply(&mut self, op: Op) {
         let e = endpoint("e");
         match op {
-            Op::Submit { key, is_low } => {
+            Op::Submit { key, priority, is_low } => {
+                let turn = Turn { key: KEYS.get(key).copied(), priority };
                 let mut new = job("e");
-                new.tags = Tags::with_job_key(None, KEYS.get(key).copied()).unwrap();
+                new.tags = Tags::with_turn(None, &turn).unwrap();
                 new.policy.ttl_ms = u64::from(u32::MAX);
                 let new = if is_low { low_priority(new) } else { new };
                 self.keys.insert(new.id, key);
@@ -260,7 +262,7 @@ async fn a_blocked_job_says_which_limit_it_waits_for() {
     let keys = KeyLimits { concurrency: Some(1), ..KeyLimits::default() };
     let mut world = World::new(StartLimits { keys, ..StartLimits::default() });
     for _ in 0..2 {
-        world.apply(Op::Submit { key: 0, is_low: false }).await;
+        world.apply(Op::Submit { key: 0, priority: 0, is_low: false }).await;
     }
     assert!(world.claim().await && !world.claim().await);
     let e = endpoint("e");
@@ -274,7 +276,7 @@ async fn a_blocked_job_says_which_limit_it_waits_for() {
     world.store().delete_endpoint(&e).now_or_never();
     world.store().await_deletion(&e).await.unwrap();
     for _ in 0..2 {
-        world.apply(Op::Submit { key: 0, is_low: false }).await;
+        world.apply(Op::Submit { key: 0, priority: 0, is_low: false }).await;
     }
     assert!(world.claim().await && world.claim().await);
 }

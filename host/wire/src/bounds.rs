@@ -49,6 +49,12 @@ pub const KEY_WEIGHT: Bounds = Bounds { min: 1, default: 1, max: 1_000 };
 /// The tag whose value is the `policy.key` of its job.
 pub const JOB_KEY_TAG: &str = "policy/key";
 
+/// The tag whose value is the `policy.priority` of its job.
+pub const PRIORITY_TAG: &str = "policy/priority";
+
+/// `policy.priority`.
+pub const PRIORITY: Bounds = Bounds { min: 0, default: 0, max: 9 };
+
 /// Most bytes of all keys and values of a submission's `tags` (2 KiB): 400.
 pub const TAGS_BYTES_MAX: usize = 2 * KIB;
 

@@ -32,6 +32,11 @@ pub struct Policy {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::JobKeyText>))]
     pub key: Option<String>,
+    /// A head start among the waiting jobs of its key, or of the endpoint without a key: the job
+    /// waits as if it had been submitted a minute earlier for each unit.
+    #[serde(deserialize_with = "whole_number::optional", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Priority>))]
+    pub priority: Option<u64>,
     /// The job waits for so many milliseconds before it may start.
     #[serde(deserialize_with = "whole_number::optional", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Delay>))]

@@ -17,10 +17,10 @@ use crate::bounds::{
     EXECUTION_TIMEOUT_MS, FILTER_ERROR_CHARS_MAX, HEADER_NAME_BYTES_MAX, HOST_PATTERN_BYTES_MAX,
     HTTP_HOSTS_MAX, IDEMPOTENCY_KEY_CHARS_MAX, IMAGE_NAME_CHARS_MAX, JOB_KEY_BYTES_MAX,
     KEY_ENDPOINTS_MAX, KEY_LIFETIME_S, KEY_WEIGHT, KEY_WEIGHTS_MAX, MOUNT_PATH_BYTES_MAX,
-    NAME_BYTES_MAX, NAME_CHARS_MAX, NETWORK_VOLUMES_MAX, PORTS_MAX, RATE_LIMITED_OPERATIONS,
-    README_CHARS_MAX, REGISTRY_SECRET_BYTES_MAX, RETENTION_MS, S3_FIELD_CHARS_MAX,
-    TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX, TAGS_MAX, TIME_CHARS_MAX, TIME_ZONE_BYTES_MAX, TTL_MS,
-    VOLUME_GB, VOLUME_PATH_BYTES_MAX, WEBHOOK_URL_BYTES_MAX,
+    NAME_BYTES_MAX, NAME_CHARS_MAX, NETWORK_VOLUMES_MAX, PORTS_MAX, PRIORITY,
+    RATE_LIMITED_OPERATIONS, README_CHARS_MAX, REGISTRY_SECRET_BYTES_MAX, RETENTION_MS,
+    S3_FIELD_CHARS_MAX, TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX, TAGS_MAX, TIME_CHARS_MAX,
+    TIME_ZONE_BYTES_MAX, TTL_MS, VOLUME_GB, VOLUME_PATH_BYTES_MAX, WEBHOOK_URL_BYTES_MAX,
 };
 use crate::grouping::{self, Grouping};
 use crate::{JobStatus, Metering as WireMetering, Scope as KeyScope};
@@ -173,6 +173,8 @@ schemas! {
         .max_properties(Some(KEY_WEIGHTS_MAX));
     JobKeyText: "What jobs have in common that have turns together, such as a customer" =>
         text().min_length(Some(1)).max_length(Some(JOB_KEY_BYTES_MAX));
+    Priority: "A head start of so many minutes" =>
+        integer(PRIORITY).default(Some(PRIORITY.default.into()));
     Delay: "How long a job waits before it may start, in milliseconds" => integer(DELAY_MS);
     Ttl: "Lifetime of a job from its submission or due time, in milliseconds" =>
         integer(TTL_MS).default(Some(TTL_MS.default.into()));

@@ -1,4 +1,4 @@
-//! Limits of starts: of an endpoint, and of each key.
+//! Limits of starts: of an endpoint, and of each key; head starts.
 
 use std::time::{Duration, Instant};
 
@@ -79,10 +79,33 @@ async fn a_rate_and_a_throttle_let_jobs_start_in_time() {
 }
 
 #[tokio::test]
+async fn a_priority_is_a_head_start() {
+    let host = TestHost::start();
+    let endpoint = host.deploy(&guests::echo(), "mill", json!({ "paused": true })).await;
+    let client = host.client();
+    let plain = submit(&client, &endpoint, json!({}), json!({})).await;
+    let urgent = submit(&client, &endpoint, json!({}), json!({ "priority": 9 })).await;
+    client.patch("/v1/endpoints/mill", &json!({ "workersMax": 1, "paused": false })).await.ok();
+    let started = async |job: &str| {
+        client.until(&endpoint, job, "COMPLETED").await;
+        let timeline = client.get(&format!("/v2/{endpoint}/timeline/{job}")).await.ok();
+        let events = timeline["events"].as_array().unwrap().clone();
+        let at = events.iter().find(|event| event["event"] == "started").unwrap();
+        at["at"].as_str().unwrap().to_owned()
+    };
+    assert!(started(&urgent).await <= started(&plain).await);
+    let found = client.get("/v1/jobs?tag=policy/priority:9").await.ok();
+    assert_eq!(found["jobs"][0]["id"], urgent.as_str());
+}
+
+#[tokio::test]
 async fn wrong_limits_are_named() {
     let host = shared_host();
     let client = host.client();
     let endpoint = host.deploy(&guests::echo(), "echo-limits", json!({})).await;
+    let body = json!({ "input": {}, "policy": { "priority": 10 } });
+    let refused = client.post(&format!("/v2/{endpoint}/run"), &body).await.refused(400);
+    assert!(refused.contains("`policy.priority` must be 0 to 9, not 10"), "{refused}");
     for (settings, complaint) in [
         (json!({ "keys": { "weights": { "": 1 } } }), "`keys.weights` has the key ``"),
         (json!({ "keys": { "weights": { "a": 0 } } }), "`keys.weights.a` must be 1 to 1000, not 0"),

@@ -15,13 +15,13 @@ use gristmill_core::job::payload::{Json, check_input};
 use gristmill_core::job::policy::{PolicyRequest, Start};
 use gristmill_core::job::record::S3Config;
 use gristmill_core::job::retention::ChosenRetention;
-use gristmill_core::job::tags::{InvalidTags, Tag, Tags};
+use gristmill_core::job::tags::{InvalidTags, Tag, Tags, Turn};
 use gristmill_core::jobs::operations::{SubmitMode, SubmitRequest};
-use gristmill_core::limits::{S3_FIELD_CHARS_MAX, TAGS_MAX, WEBHOOK_URL_BYTES_MAX};
+use gristmill_core::limits::{PRIORITY, S3_FIELD_CHARS_MAX, TAGS_MAX, WEBHOOK_URL_BYTES_MAX};
 use gristmill_core::trace::TraceContext;
 use gristmill_core::webhook::delivery::{ReceiverRefused, WebhookReceivers};
 use gristmill_wire::RetryInput;
-use gristmill_wire::settings::check_text;
+use gristmill_wire::settings::{check_text, number};
 use gristmill_wire::whole_number::WholeNumber;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -158,8 +158,9 @@ pub(crate) fn parse(body: &Bytes) -> Result<Submission, ApiError> {
     })?;
     check_input(input.get()).map_err(|error| ApiError::bad_request(format!("`input` {error}")))?;
     let webhook = optional(fields.webhook, "webhook", "a string")?;
-    let PolicyPart { policy, key, ignored } = policy(fields.policy)?;
-    let tags = Tags::with_job_key(tags(fields.tags)?, key.as_deref())
+    let PolicyPart { policy, key, priority, ignored } = policy(fields.policy)?;
+    let turn = Turn { key: key.as_deref(), priority };
+    let tags = Tags::with_turn(tags(fields.tags)?, &turn)
         .map_err(|error| ApiError::bad_request(error.to_string()))?;
     Ok(Submission {
         input: Json::from_raw_part(body, input),
@@ -222,6 +223,7 @@ fn check_webhook(text: String) -> Result<String, ApiError> {
 struct PolicyPart {
     policy: PolicyRequest,
     key: Option<String>,
+    priority: u8,
     ignored: IgnoredPolicy,
 }
 
@@ -276,6 +278,9 @@ fn policy(raw: Option<&RawValue>) -> Result<PolicyPart, ApiError> {
         },
     };
     let key = optional(take("key"), "policy.key", "a string")?;
+    let priority = millis(take("priority"), "policy.priority")?.unwrap_or(PRIORITY.default);
+    let priority = number::<u64>("policy.priority", priority, PRIORITY)
+        .map_err(|error| ApiError::bad_request(error.to_string()))?;
     let is_strict = optional(take("strict"), "policy.strict", "true or false")?.unwrap_or(false);
     let ignored = IgnoredPolicy::of(members.keys());
     match &ignored.0 {
@@ -283,7 +288,7 @@ fn policy(raw: Option<&RawValue>) -> Result<PolicyPart, ApiError> {
             "`policy` has no member `{}`; leave it out, or `policy.strict`",
             String::from_utf8_lossy(names.as_bytes())
         ))),
-        _ => Ok(PolicyPart { policy, key, ignored }),
+        _ => Ok(PolicyPart { policy, key, priority: priority as u8, ignored }),
     }
 }
 

@@ -151,6 +151,7 @@ fn every_field_of_the_wire_type_is_read() {
             ttl: Some(20_000),
             low_priority: Some(true),
             key: text("acme"),
+            priority: Some(7),
             delay: Some(4),
             run_at: None,
             retry: Some(RetryInput { max_attempts: Some(3), ..RetryInput::default() }),
@@ -173,7 +174,8 @@ fn every_field_of_the_wire_type_is_read() {
     let Submission { input, webhook, policy, s3_config, tags, ignored } =
         parse(&body.into()).unwrap();
     assert_eq!(ignored.0, None);
-    assert_eq!(tags, Tags::new([("env", "prod"), ("policy/key", "acme")]).unwrap());
+    let expected = Tags::new([("env", "prod"), ("policy/key", "acme"), ("policy/priority", "7")]);
+    assert_eq!(tags, expected.unwrap());
     assert_eq!((input.as_str(), webhook.as_deref()), (r#"{"a":1}"#, Some("http://h/")));
     let expected = PolicyRequest {
         execution_timeout_ms: Some(6_000),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use gristmill_client::wire::JobStatus;
-use gristmill_client::wire::bounds::{DELAY_MS, EXECUTION_TIMEOUT_MS, TTL_MS, WAIT_MS};
+use gristmill_client::wire::bounds::{DELAY_MS, EXECUTION_TIMEOUT_MS, PRIORITY, TTL_MS, WAIT_MS};
 use gristmill_client::wire::id::EndpointId;
 use gristmill_client::wire::queue::{Policy, StatusDocument, Submission};
 use gristmill_client::{Answer, Client};
@@ -75,6 +75,10 @@ pub struct SubmitArgs {
     /// 64 bytes: jobs with one key do not hold up those with another one.
     #[arg(long, value_name = "TEXT")]
     key: Option<String>,
+    /// A head start of so many minutes among the waiting jobs with its key, or of the endpoint
+    /// without a key [default: 0].
+    #[arg(long, value_name = "0-9", value_parser = parse::bounded::<u64>(PRIORITY))]
+    priority: Option<u64>,
     /// A tag of the job; may be repeated. `gristmill jobs list --tag` finds the job by it.
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse::tag)]
     tags: Vec<(String, String)>,
@@ -100,6 +104,7 @@ pub(crate) async fn submit(args: SubmitArgs) -> anyhow::Result<ExitCode> {
             ttl: args.ttl,
             low_priority: args.low_priority.then_some(true),
             key: args.key,
+            priority: args.priority,
             delay: args.delay,
             run_at: args.run_at,
             retry: args.retry.document(),

@@ -10,8 +10,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use gristmill_wire::bounds::{
-    JOB_KEY_RULE, JOB_KEY_TAG, TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX, TAGS_BYTES_MAX, TAGS_MAX,
-    is_job_key,
+    JOB_KEY_RULE, JOB_KEY_TAG, PRIORITY, PRIORITY_TAG, TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX,
+    TAGS_BYTES_MAX, TAGS_MAX, is_job_key,
 };
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +26,15 @@ pub struct Tags(Arc<Box<str>>);
 pub struct Tag {
     key: Box<str>,
     value: Box<str>,
+}
+
+/// What decides when a job has its turn among those that wait.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Turn<'k> {
+    /// `policy.key`.
+    pub key: Option<&'k str>,
+    /// `policy.priority`, 0 to 9.
+    pub priority: u8,
 }
 
 /// A stored text is not that of [`Tags`]. A repetition reads the same text.
@@ -152,20 +161,22 @@ impl Tags {
         Ok(Some(Self(Arc::new(lines.join("\n").into()))))
     }
 
-    /// These tags with the key of a job as a further one.
+    /// These tags with the key and the priority of a job as further ones.
     ///
     /// # Errors
     /// The first bound that they exceed.
-    pub fn with_job_key(
-        tags: Option<Self>,
-        key: Option<&str>,
-    ) -> Result<Option<Self>, InvalidTags> {
-        let Some(key) = key else { return Ok(tags) };
-        if !is_job_key(key) {
+    pub fn with_turn(tags: Option<Self>, turn: &Turn<'_>) -> Result<Option<Self>, InvalidTags> {
+        let &Turn { key, priority } = turn;
+        if key.is_none() && priority == 0 {
+            return Ok(tags);
+        }
+        if key.is_some_and(|key| !is_job_key(key)) {
             return Err(InvalidTags::JobKey);
         }
-        let others = tags.iter().flat_map(Self::iter);
-        Self::new(others.chain([(JOB_KEY_TAG, key)]))
+        let priority = (priority > 0).then(|| priority.to_string());
+        let key = key.map(|key| (JOB_KEY_TAG, key));
+        let priority = priority.as_deref().map(|priority| (PRIORITY_TAG, priority));
+        Self::new(tags.iter().flat_map(Self::iter).chain(key).chain(priority))
     }
 
     /// The tags with this [text](Self::as_str).
@@ -202,7 +213,17 @@ impl Tags {
 
     /// The value of the tag [`JOB_KEY_TAG`].
     pub fn job_key(&self) -> Option<&str> {
-        self.iter().find(|(key, _)| *key == JOB_KEY_TAG).map(|(_, value)| value)
+        self.value(JOB_KEY_TAG)
+    }
+
+    /// The priority of the job, by the tag [`PRIORITY_TAG`].
+    pub fn priority(&self) -> u8 {
+        let given = self.value(PRIORITY_TAG).and_then(|text| text.parse::<u64>().ok());
+        given.map_or(0, |given| given.min(PRIORITY.max) as u8)
+    }
+
+    fn value(&self, key: &str) -> Option<&str> {
+        self.iter().find(|(it, _)| *it == key).map(|(_, value)| value)
     }
 
     /// Whether the job has this tag.

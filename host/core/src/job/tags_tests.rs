@@ -22,16 +22,21 @@ fn tags_are_in_the_order_of_their_keys() {
 }
 
 #[test]
-fn the_key_of_a_job_is_one_of_its_tags() {
+fn the_key_and_the_priority_of_a_job_are_tags() {
     let tags = of(&[("env", "prod"), ("team", "x")]).unwrap();
-    assert_eq!(Tags::with_job_key(tags.clone(), None), Ok(tags.clone()));
-    let with_key = Tags::with_job_key(tags.clone(), Some("acme")).unwrap().unwrap();
+    let keyed = |key| Turn { key: Some(key), priority: 0 };
+    assert_eq!(Tags::with_turn(tags.clone(), &Turn::default()), Ok(tags.clone()));
+    let with_key = Tags::with_turn(tags.clone(), &keyed("acme")).unwrap().unwrap();
     assert_eq!(with_key.as_str(), "env=prod\npolicy/key=acme\nteam=x");
     assert_eq!((tags.unwrap().job_key(), with_key.job_key()), (None, Some("acme")));
     let twice = Err(InvalidTags::Twice(JOB_KEY_TAG.to_owned()));
-    assert_eq!(Tags::with_job_key(Some(with_key), Some("other")), twice);
+    assert_eq!(Tags::with_turn(Some(with_key.clone()), &keyed("other")), twice);
+    let urgent = Tags::with_turn(None, &Turn { key: None, priority: 9 }).unwrap().unwrap();
+    assert_eq!((urgent.as_str(), urgent.priority()), ("policy/priority=9", 9));
+    let given = of(&[("policy/priority", "123456789012")]).unwrap().unwrap();
+    assert_eq!((given.priority(), with_key.priority()), (9, 0));
     for wrong in ["", "a\nb", &"k".repeat(JOB_KEY_BYTES_MAX + 1)] {
-        assert_eq!(Tags::with_job_key(None, Some(wrong)), Err(InvalidTags::JobKey), "{wrong:?}");
+        assert_eq!(Tags::with_turn(None, &keyed(wrong)), Err(InvalidTags::JobKey), "{wrong:?}");
     }
 }
 

@@ -10,6 +10,8 @@ use crate::id::{EndpointId, OwnerId, ScheduleId};
 use crate::job::note::ScheduleNumber;
 use crate::job::policy::{PolicyRequest, Start};
 use crate::job::retention::ChosenRetention;
+use crate::job::tags::Turn;
+use crate::limits::PRIORITY;
 use crate::time::Timestamp;
 
 /// Submits jobs at certain times.
@@ -50,6 +52,12 @@ impl Schedule {
     /// For a definition that no schedule can have; the catalog has none.
     pub fn ticks(&self) -> Result<Ticks, InvalidTicks> {
         self.times.resolve(self.begins_at)
+    }
+
+    /// What decides when its jobs have their turns.
+    pub fn turn(&self) -> Turn<'_> {
+        let priority = self.policy.priority.unwrap_or(PRIORITY.default).min(PRIORITY.max);
+        Turn { key: self.policy.key.as_deref(), priority: priority as u8 }
     }
 
     /// The policy of its jobs. A `runAt` counts as absent.

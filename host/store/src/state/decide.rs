@@ -90,7 +90,7 @@ impl Index {
             }
             JobEvent::HostLost { loss, .. } => job.row.set_losses(job.row.losses().and(loss)),
             JobEvent::RetryRequested => {
-                // A client retries the job: it waits at the end of the queue, and neither crashes
+                // A client retries the job: it waits like a new one, and neither crashes
                 // of the host nor failed attempts count any more.
                 job.row.set_losses(Losses::default());
                 let rule = job.row.retry().rule;
@@ -98,8 +98,7 @@ impl Index {
                 if job.has_movable_ttl() {
                     job.row.ttl_at = job.times.ttl_after_retry(job.row.ttl_at, now);
                 }
-                self.last_queue_position += 1;
-                job.row.queue_position = self.last_queue_position;
+                job.row.queue_position = self.positions.next(job.priority(), now);
             }
             JobEvent::AttemptFailed { .. } => {
                 let retry = job.row.retry();

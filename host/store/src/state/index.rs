@@ -46,6 +46,7 @@ use crate::state::meters::Meters;
 use crate::state::order::Order;
 use crate::state::outbox::Outbox;
 use crate::state::owners::{OwnerKey, Owners};
+use crate::state::positions::Positions;
 use crate::state::queue_changes::{QueueChanges, QueueVersion};
 use crate::state::ready::Ready;
 use crate::state::requests::{DbRequest, NewSegment};
@@ -128,7 +129,7 @@ pub(crate) struct Index {
     /// Dropped when the store has ended, so that callers that wait for the end are notified.
     pub(super) closers: Vec<Ack>,
     pub(super) last_seq: u64,
-    pub(super) last_queue_position: u64,
+    pub(super) positions: Positions,
     pub(super) last_endpoint: u32,
     /// Number of jobs that clients can see.
     pub(super) visible_jobs: u64,
@@ -299,7 +300,7 @@ impl Index {
             queue_changes: QueueChanges::default(),
             closers: Vec::new(),
             last_seq: 0,
-            last_queue_position: 0,
+            positions: Positions::default(),
             last_endpoint: 0,
             visible_jobs: 0,
             published_batches: 0,
@@ -482,7 +483,7 @@ impl Index {
     /// Begins to remove the waiting jobs of an endpoint. `answer` resolves when they are removed in
     /// memory.
     pub(crate) fn begin_purge(&mut self, endpoint: &EndpointId, answer: oneshot::Sender<Purged>) {
-        let until = self.last_queue_position + 1;
+        let until = self.positions.last() + 1;
         if let Some((endpoint, _)) = self.endpoint(endpoint) {
             let removal = BulkRemoval::Purge { endpoint, until, removed: 0, answer };
             self.bulk_removals.push_back(removal);
@@ -775,7 +776,8 @@ impl Index {
         self.check_new_job(owner, input_bytes, webhook.as_ref(), job.tags.as_ref())?;
 
         self.last_seq += 1;
-        self.last_queue_position += 1;
+        let priority = job.tags.as_ref().map_or(0, Tags::priority);
+        let queue_position = self.positions.next(priority, now);
         if let Some(idempotency) = job.idempotency {
             // The owner of the endpoint: the operator may submit jobs to the endpoints of others.
             self.remember_key(endpoint, job.incarnation.owner(), idempotency, job.id, now);
@@ -828,7 +830,7 @@ impl Index {
                 crashes: 0,
                 retries: 0,
                 last_claim: Claim::default(),
-                queue_position: self.last_queue_position,
+                queue_position,
                 ttl_at: due.unwrap_or(now).plus_millis(job.policy.ttl_ms),
                 attempt,
             },

@@ -844,6 +844,11 @@ impl Job {
         }
     }
 
+    /// Its priority.
+    pub(crate) fn priority(&self) -> u8 {
+        self.tags.as_ref().map_or(0, Tags::priority)
+    }
+
     /// The flow of its key.
     pub(crate) fn flow(&self) -> Flow {
         self.tags.as_ref().and_then(Tags::job_key).map_or(Flow::NONE, Flow::of)

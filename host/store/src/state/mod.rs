@@ -29,6 +29,7 @@ mod order;
 pub(crate) mod outbox;
 pub(crate) mod owners;
 mod pending_bytes;
+mod positions;
 pub(crate) mod query;
 mod queue_changes;
 mod ready;

@@ -213,7 +213,7 @@ impl Index {
     /// Adds a job that is already on disk.
     pub(crate) fn restore(&mut self, job: Job) {
         self.last_seq = self.last_seq.max(job.seq);
-        self.last_queue_position = self.last_queue_position.max(job.row.queue_position);
+        self.positions.restore(job.row.queue_position, job.priority(), job.created_at);
         self.visible_jobs += 1;
         let (status, endpoint_key) = (job.row.status, job.endpoint);
         let disk_usage = DiskUsage::of(&job);

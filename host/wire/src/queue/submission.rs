@@ -91,6 +91,7 @@ mod tests {
             ttl: Some(60_000),
             low_priority: Some(true),
             key: Some("acme".to_owned()),
+            priority: Some(9),
             delay: Some(7),
             run_at: None,
             retry: Some(RetryInput { max_attempts: Some(3), ..RetryInput::default() }),
@@ -99,7 +100,7 @@ mod tests {
         };
         let tags = Some(BTreeMap::from([("env".to_owned(), "prod".to_owned())]));
         let full = Submission { webhook: Some("http://h/x"), policy: Some(policy), tags, ..plain };
-        let expected = r#"{"input":{"n": 9007199254740993},"webhook":"http://h/x","policy":{"executionTimeout":5000,"ttl":60000,"lowPriority":true,"key":"acme","delay":7,"retry":{"maxAttempts":3},"retention":{"failed":60000}},"tags":{"env":"prod"}}"#;
+        let expected = r#"{"input":{"n": 9007199254740993},"webhook":"http://h/x","policy":{"executionTimeout":5000,"ttl":60000,"lowPriority":true,"key":"acme","priority":9,"delay":7,"retry":{"maxAttempts":3},"retention":{"failed":60000}},"tags":{"env":"prod"}}"#;
         assert_eq!(serde_json::to_string(&full).unwrap(), expected);
     }
 }
