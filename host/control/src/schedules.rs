@@ -234,6 +234,10 @@ fn changed(
             let sentence = "`policy.runAt` has no effect in a schedule; `policy.delay` has";
             return Err(ControlError::invalid(sentence));
         }
+        if policy.debounce_ms.is_some() || policy.debounce_max_ms.is_some() {
+            let sentence = "`policy.debounceMs` has no effect in a schedule; leave it out";
+            return Err(ControlError::invalid(sentence));
+        }
         if let Some(priority) = policy.priority {
             number::<u64>("policy.priority", priority, PRIORITY)?;
         }

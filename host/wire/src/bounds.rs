@@ -52,8 +52,15 @@ pub const JOB_KEY_TAG: &str = "policy/key";
 /// The tag whose value is the `policy.priority` of its job.
 pub const PRIORITY_TAG: &str = "policy/priority";
 
+/// The tag of a job with `policy.debounceMs`. Its value is the time of the first submission that
+/// was replaced, in milliseconds since 1970.
+pub const DEBOUNCE_TAG: &str = "policy/debounce";
+
 /// `policy.priority`.
 pub const PRIORITY: Bounds = Bounds { min: 0, default: 0, max: 9 };
+
+/// `policy.debounceMs` and `policy.debounceMaxMs`, in milliseconds.
+pub const DEBOUNCE_MS: Bounds = Bounds { min: 1, default: 1_000, max: SEVEN_DAYS_MS };
 
 /// Most bytes of all keys and values of a submission's `tags` (2 KiB): 400.
 pub const TAGS_BYTES_MAX: usize = 2 * KIB;

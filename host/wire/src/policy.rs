@@ -37,6 +37,16 @@ pub struct Policy {
     #[serde(deserialize_with = "whole_number::optional", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Priority>))]
     pub priority: Option<u64>,
+    /// The job waits for so many milliseconds, and a later submission with `debounceMs` and the
+    /// same `key` replaces it, as long as it waits. Needs `key`.
+    #[serde(deserialize_with = "whole_number::optional", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Debounce>))]
+    pub debounce_ms: Option<u64>,
+    /// Most milliseconds for which the jobs that replace each other wait together; by default ten
+    /// times `debounceMs`.
+    #[serde(deserialize_with = "whole_number::optional", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Debounce>))]
+    pub debounce_max_ms: Option<u64>,
     /// The job waits for so many milliseconds before it may start.
     #[serde(deserialize_with = "whole_number::optional", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Delay>))]

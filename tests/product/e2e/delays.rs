@@ -52,7 +52,7 @@ async fn a_time_is_given_once_and_is_at_most_seven_days_away() {
         (json!({ "delay": 604_800_001 }), "policy.delay must be 0 to 604800000 ms"),
         (json!({ "runAt": "2999-01-01" }), "policy.runAt must be 0 to 604800000 ms away"),
         (json!({ "runAt": "tomorrow" }), "`policy.runAt` must be a time from 1970 on"),
-        (json!({ "delay": 1, "runAt": "2026-01-01" }), "not both"),
+        (json!({ "delay": 1, "runAt": "2026-01-01" }), "give only one of"),
     ] {
         let refused = run(policy).await.refused(400);
         assert!(refused.contains(complaint), "{refused}");

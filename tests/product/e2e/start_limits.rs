@@ -1,8 +1,8 @@
-//! Limits of starts: of an endpoint, and of each key; head starts.
+//! Limits of starts: of an endpoint, and of each key; head starts; submissions that replace others.
 
 use std::time::{Duration, Instant};
 
-use gristmill_tests::{Client, TestHost, guests, shared_host};
+use gristmill_tests::{Client, TestHost, eventually, guests, shared_host};
 use serde_json::{Value, json};
 
 async fn submit(client: &Client, endpoint: &str, input: Value, policy: Value) -> String {
@@ -99,13 +99,51 @@ async fn a_priority_is_a_head_start() {
 }
 
 #[tokio::test]
+async fn the_last_submission_of_a_key_wins() {
+    let mut host = TestHost::start();
+    let endpoint = host.deploy(&guests::echo(), "mill", json!({})).await;
+    let client = host.client();
+    let policy = json!({ "key": "a", "debounceMs": 600_000, "debounceMaxMs": 600_000 });
+    let first = submit(&client, &endpoint, json!({ "n": 1 }), policy.clone()).await;
+    let other = json!({ "key": "b", "debounceMs": 600_000 });
+    let other = submit(&client, &endpoint, json!({}), other).await;
+    host.kill9();
+    host.start_again();
+    let client = host.client();
+    let due = |shown: &Value| shown["runAt"].as_str().unwrap().to_owned();
+    let first_due = due(&client.status(&endpoint, &first).await.ok());
+    let second = submit(&client, &endpoint, json!({ "n": 2 }), policy).await;
+    client.until(&endpoint, &first, "CANCELLED").await;
+    assert_eq!(client.status(&endpoint, &other).await.ok()["status"], "IN_QUEUE");
+    // They wait together no longer than the first one would have.
+    assert_eq!(due(&client.status(&endpoint, &second).await.ok()), first_due);
+    let soon = json!({ "key": "a", "debounceMs": 100 });
+    let last = submit(&client, &endpoint, json!({ "n": 3 }), soon).await;
+    let done = client.until(&endpoint, &last, "COMPLETED").await;
+    assert_eq!(done["output"]["n"], 3, "{done}");
+    client.until(&endpoint, &second, "CANCELLED").await;
+    eventually("one job waits", async || {
+        (client.health(&endpoint).await["jobs"]["inQueue"] == 1).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn wrong_limits_are_named() {
     let host = shared_host();
     let client = host.client();
     let endpoint = host.deploy(&guests::echo(), "echo-limits", json!({})).await;
-    let body = json!({ "input": {}, "policy": { "priority": 10 } });
-    let refused = client.post(&format!("/v2/{endpoint}/run"), &body).await.refused(400);
-    assert!(refused.contains("`policy.priority` must be 0 to 9, not 10"), "{refused}");
+    for (policy, complaint) in [
+        (json!({ "priority": 10 }), "`policy.priority` must be 0 to 9, not 10"),
+        (json!({ "debounceMs": 5 }), "`policy.debounceMs` needs `policy.key`"),
+        (json!({ "debounceMaxMs": 5, "key": "a" }), "needs `policy.debounceMs`"),
+        (json!({ "key": "a", "debounceMs": 0 }), "policy.debounceMs must be 1 to 604800000 ms"),
+        (json!({ "key": "a", "debounceMs": 1, "delay": 1 }), "give only one of"),
+    ] {
+        let body = json!({ "input": {}, "policy": policy });
+        let refused = client.post(&format!("/v2/{endpoint}/run"), &body).await.refused(400);
+        assert!(refused.contains(complaint), "{refused}");
+    }
     for (settings, complaint) in [
         (json!({ "keys": { "weights": { "": 1 } } }), "`keys.weights` has the key ``"),
         (json!({ "keys": { "weights": { "a": 0 } } }), "`keys.weights.a` must be 1 to 1000, not 0"),

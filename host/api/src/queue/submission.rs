@@ -36,6 +36,9 @@ const POLICY_MEMBERS_MAX: usize = 32;
 /// Most characters of the name of an ignored member that an answer repeats.
 const IGNORED_NAME_CHARS_MAX: usize = 40;
 
+/// A time in milliseconds with as many digits as those of the next 200 years.
+const DEBOUNCE_LONGEST_MS: u64 = 9_999_999_999_999;
+
 /// Names the members of a policy that the host does not know.
 const IGNORED_POLICY: HeaderName = HeaderName::from_static("x-ignored-policy");
 
@@ -160,8 +163,14 @@ pub(crate) fn parse(body: &Bytes) -> Result<Submission, ApiError> {
     let webhook = optional(fields.webhook, "webhook", "a string")?;
     let PolicyPart { policy, key, priority, ignored } = policy(fields.policy)?;
     let turn = Turn { key: key.as_deref(), priority };
-    let tags = Tags::with_turn(tags(fields.tags)?, &turn)
-        .map_err(|error| ApiError::bad_request(error.to_string()))?;
+    let of_tags = |error: InvalidTags| ApiError::bad_request(error.to_string());
+    let mut tags = Tags::with_turn(tags(fields.tags)?, &turn).map_err(of_tags)?;
+    if matches!(policy.start, Start::Debounced { .. }) {
+        // The store writes the time in place of this one.
+        tags = tags
+            .map(|tags| tags.with_debounce(DEBOUNCE_LONGEST_MS).map_err(of_tags))
+            .transpose()?;
+    }
     Ok(Submission {
         input: Json::from_raw_part(body, input),
         webhook: webhook.map(check_webhook).transpose()?,
@@ -250,19 +259,27 @@ fn policy(raw: Option<&RawValue>) -> Result<PolicyPart, ApiError> {
     let saturated = |ms: i128| u64::try_from(ms.max(0)).unwrap_or(u64::MAX);
     let millis = |raw, field| Ok::<_, ApiError>(whole(raw, field)?.map(saturated));
     let run_at: Option<String> = optional(take("runAt"), "policy.runAt", "a string")?;
-    let start = match (whole(take("delay"), "policy.delay")?, run_at) {
-        (None, None) => Start::Now,
+    let debounce = millis(take("debounceMs"), "policy.debounceMs")?;
+    let debounce_max = millis(take("debounceMaxMs"), "policy.debounceMaxMs")?;
+    let start = match (whole(take("delay"), "policy.delay")?, run_at, debounce) {
+        (None, None, None) => Start::Now,
         // 0 is within the bounds of a delay.
-        (Some(..0), None) => {
+        (Some(..0), None, None) => {
             return Err(ApiError::bad_request("`policy.delay` must not be negative"));
         }
-        (Some(ms), None) => Start::After(saturated(ms)),
-        (None, Some(text)) => Start::At(parse_time("`policy.runAt`", &text)?),
-        (Some(_), Some(_)) => {
-            let sentence = "give `policy.delay` or `policy.runAt`, not both";
+        (Some(ms), None, None) => Start::After(saturated(ms)),
+        (None, Some(text), None) => Start::At(parse_time("`policy.runAt`", &text)?),
+        (None, None, Some(ms)) => Start::debounced(ms, debounce_max),
+        (_, _, _) => {
+            let sentence =
+                "give only one of `policy.delay`, `policy.runAt` and `policy.debounceMs`";
             return Err(ApiError::bad_request(sentence));
         }
     };
+    if debounce.is_none() && debounce_max.is_some() {
+        let sentence = "`policy.debounceMaxMs` needs `policy.debounceMs`";
+        return Err(ApiError::bad_request(sentence));
+    }
     let kept: RetentionBody<'_> =
         optional_object(take("retention"), "policy.retention")?.unwrap_or_default();
     let policy = PolicyRequest {
@@ -277,7 +294,11 @@ fn policy(raw: Option<&RawValue>) -> Result<PolicyPart, ApiError> {
             cancelled_ms: millis(kept.cancelled, "policy.retention.cancelled")?,
         },
     };
-    let key = optional(take("key"), "policy.key", "a string")?;
+    let key: Option<String> = optional(take("key"), "policy.key", "a string")?;
+    if debounce.is_some() && key.is_none() {
+        let sentence = "`policy.debounceMs` needs `policy.key`: a job replaces one with its key";
+        return Err(ApiError::bad_request(sentence));
+    }
     let priority = millis(take("priority"), "policy.priority")?.unwrap_or(PRIORITY.default);
     let priority = number::<u64>("policy.priority", priority, PRIORITY)
         .map_err(|error| ApiError::bad_request(error.to_string()))?;

@@ -65,7 +65,7 @@ async fn mistakes_are_named() {
         (r#"{"input":{},"policy":{"runAt":"soon"}}"#, "`policy.runAt` must be a time from 1970 on"),
         (
             r#"{"input":{},"policy":{"delay":1,"runAt":"2026-01-31"}}"#,
-            "give `policy.delay` or `policy.runAt`, not both",
+            "give only one of `policy.delay`, `policy.runAt` and `policy.debounceMs`",
         ),
         (r#"{"input":{},"policy":{"retry":3}}"#, "`policy.retry` must be an object"),
         (
@@ -152,7 +152,9 @@ fn every_field_of_the_wire_type_is_read() {
             low_priority: Some(true),
             key: text("acme"),
             priority: Some(7),
-            delay: Some(4),
+            debounce_ms: Some(4),
+            debounce_max_ms: Some(9),
+            delay: None,
             run_at: None,
             retry: Some(RetryInput { max_attempts: Some(3), ..RetryInput::default() }),
             strict: Some(true),
@@ -174,14 +176,19 @@ fn every_field_of_the_wire_type_is_read() {
     let Submission { input, webhook, policy, s3_config, tags, ignored } =
         parse(&body.into()).unwrap();
     assert_eq!(ignored.0, None);
-    let expected = Tags::new([("env", "prod"), ("policy/key", "acme"), ("policy/priority", "7")]);
+    let expected = Tags::new([
+        ("env", "prod"),
+        ("policy/debounce", "9999999999999"),
+        ("policy/key", "acme"),
+        ("policy/priority", "7"),
+    ]);
     assert_eq!(tags, expected.unwrap());
     assert_eq!((input.as_str(), webhook.as_deref()), (r#"{"a":1}"#, Some("http://h/")));
     let expected = PolicyRequest {
         execution_timeout_ms: Some(6_000),
         ttl_ms: Some(20_000),
         low_priority: Some(true),
-        start: Start::After(4),
+        start: Start::Debounced { ms: 4, max_ms: 9 },
         retry: Some(RetryInput { max_attempts: Some(3), ..RetryInput::default() }),
         retention: ChosenRetention {
             completed_ms: Some(61_000),

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 use gristmill_client::wire::JobStatus;
-use gristmill_client::wire::bounds::{DELAY_MS, EXECUTION_TIMEOUT_MS, PRIORITY, TTL_MS, WAIT_MS};
+use gristmill_client::wire::bounds::{
+    DEBOUNCE_MS, DELAY_MS, EXECUTION_TIMEOUT_MS, PRIORITY, TTL_MS, WAIT_MS,
+};
 use gristmill_client::wire::id::EndpointId;
 use gristmill_client::wire::queue::{Policy, StatusDocument, Submission};
 use gristmill_client::{Answer, Client};
@@ -79,6 +81,14 @@ pub struct SubmitArgs {
     /// without a key [default: 0].
     #[arg(long, value_name = "0-9", value_parser = parse::bounded::<u64>(PRIORITY))]
     priority: Option<u64>,
+    /// Wait for so many milliseconds; until then a later submission with --debounce and the same
+    /// key replaces this job.
+    #[arg(long, value_name = "MS", value_parser = parse::bounded::<u64>(DEBOUNCE_MS), requires = "key", conflicts_with_all = ["delay", "run_at"])]
+    debounce: Option<u64>,
+    /// Most milliseconds for which jobs that replace each other wait together [default: ten times
+    /// --debounce].
+    #[arg(long, value_name = "MS", value_parser = parse::bounded::<u64>(DEBOUNCE_MS), requires = "debounce")]
+    debounce_max: Option<u64>,
     /// A tag of the job; may be repeated. `gristmill jobs list --tag` finds the job by it.
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse::tag)]
     tags: Vec<(String, String)>,
@@ -105,6 +115,8 @@ pub(crate) async fn submit(args: SubmitArgs) -> anyhow::Result<ExitCode> {
             low_priority: args.low_priority.then_some(true),
             key: args.key,
             priority: args.priority,
+            debounce_ms: args.debounce,
+            debounce_max_ms: args.debounce_max,
             delay: args.delay,
             run_at: args.run_at,
             retry: args.retry.document(),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::retention::ChosenRetention;
 use crate::job::retry::Retry;
-use crate::limits::{Bounds, DELAY_MS, EXECUTION_TIMEOUT_MS, RETENTION_MS, TTL_MS};
+use crate::limits::{Bounds, DEBOUNCE_MS, DELAY_MS, EXECUTION_TIMEOUT_MS, RETENTION_MS, TTL_MS};
 use crate::time::Timestamp;
 
 /// How long a job may wait and run, and whether it may start workers. The values are always inside
@@ -37,15 +37,34 @@ pub enum Start {
     After(u64),
     /// At this time.
     At(Timestamp),
+    /// So many milliseconds after the last of the submissions with its key that replace each other,
+    /// and at most `max_ms` after the first of them.
+    Debounced {
+        /// `policy.debounceMs`.
+        ms: u64,
+        /// `policy.debounceMaxMs`.
+        max_ms: u64,
+    },
 }
 
+/// `policy.debounceMaxMs` by default, in times of `policy.debounceMs`.
+const DEBOUNCE_MAX: u64 = 10;
+
 impl Start {
-    /// The time before which a job that is submitted now does not start; `None`: it may at once.
+    /// That of `policy.debounceMs` and `policy.debounceMaxMs`.
+    pub fn debounced(ms: u64, max_ms: Option<u64>) -> Self {
+        let longest = ms.saturating_mul(DEBOUNCE_MAX).min(DEBOUNCE_MS.max.max(ms));
+        Self::Debounced { ms, max_ms: max_ms.unwrap_or(longest) }
+    }
+
+    /// The time before which a job does not start that is submitted now and replaces no other one;
+    /// `None`: it may at once.
     pub fn due(self, now: Timestamp) -> Option<Timestamp> {
         let due = match self {
             Self::Now => now,
             Self::After(ms) => now.plus_millis(ms),
             Self::At(at) => at,
+            Self::Debounced { ms, max_ms } => now.plus_millis(ms.min(max_ms)),
         };
         Some(due).filter(|due| *due > now)
     }
@@ -60,7 +79,7 @@ pub struct PolicyRequest {
     pub ttl_ms: Option<u64>,
     /// `policy.lowPriority`.
     pub low_priority: Option<bool>,
-    /// `policy.delay` or `policy.runAt`.
+    /// `policy.delay`, `policy.runAt` or `policy.debounceMs`.
     pub start: Start,
     /// `policy.retry`.
     pub retry: Option<RetryInput>,
@@ -123,6 +142,10 @@ impl PolicyRequest {
                     .map_err(|error| PolicyOutOfBounds { unit: "ms away", ..error })?;
                 Start::At(at.min(now.plus_millis(ms)))
             }
+            Start::Debounced { ms, max_ms } => Start::Debounced {
+                ms: check("debounceMs", DEBOUNCE_MS, ms)?,
+                max_ms: check("debounceMaxMs", DEBOUNCE_MS, max_ms)?,
+            },
         };
         Ok(Policy {
             execution_timeout_ms: self.execution_timeout_ms.map(timeout).transpose()?,

@@ -10,8 +10,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use gristmill_wire::bounds::{
-    JOB_KEY_RULE, JOB_KEY_TAG, PRIORITY, PRIORITY_TAG, TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX,
-    TAGS_BYTES_MAX, TAGS_MAX, is_job_key,
+    DEBOUNCE_TAG, JOB_KEY_RULE, JOB_KEY_TAG, PRIORITY, PRIORITY_TAG, TAG_KEY_BYTES_MAX,
+    TAG_VALUE_BYTES_MAX, TAGS_BYTES_MAX, TAGS_MAX, is_job_key,
 };
 use serde::{Deserialize, Serialize};
 
@@ -179,6 +179,17 @@ impl Tags {
         Self::new(tags.iter().flat_map(Self::iter).chain(key).chain(priority))
     }
 
+    /// These tags with the time of the first of the submissions that replace each other.
+    ///
+    /// # Errors
+    /// The first bound that they exceed.
+    pub fn with_debounce(self, first_ms: u64) -> Result<Self, InvalidTags> {
+        let others = self.iter().filter(|(key, _)| *key != DEBOUNCE_TAG);
+        let first = first_ms.to_string();
+        let tags = Self::new(others.chain([(DEBOUNCE_TAG, first.as_str())]))?;
+        Ok(tags.unwrap_or(self))
+    }
+
     /// The tags with this [text](Self::as_str).
     ///
     /// # Errors
@@ -220,6 +231,12 @@ impl Tags {
     pub fn priority(&self) -> u8 {
         let given = self.value(PRIORITY_TAG).and_then(|text| text.parse::<u64>().ok());
         given.map_or(0, |given| given.min(PRIORITY.max) as u8)
+    }
+
+    /// The time of the first of the submissions that replace each other, in milliseconds since
+    /// 1970, by the tag [`DEBOUNCE_TAG`].
+    pub fn debounced_since_ms(&self) -> Option<u64> {
+        self.value(DEBOUNCE_TAG)?.parse().ok()
     }
 
     fn value(&self, key: &str) -> Option<&str> {

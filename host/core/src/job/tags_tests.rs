@@ -35,6 +35,8 @@ fn the_key_and_the_priority_of_a_job_are_tags() {
     assert_eq!((urgent.as_str(), urgent.priority()), ("policy/priority=9", 9));
     let given = of(&[("policy/priority", "123456789012")]).unwrap().unwrap();
     assert_eq!((given.priority(), with_key.priority()), (9, 0));
+    let replaced = with_key.with_debounce(5).unwrap().with_debounce(6).unwrap();
+    assert_eq!(replaced.debounced_since_ms(), Some(6));
     for wrong in ["", "a\nb", &"k".repeat(JOB_KEY_BYTES_MAX + 1)] {
         assert_eq!(Tags::with_turn(None, &keyed(wrong)), Err(InvalidTags::JobKey), "{wrong:?}");
     }

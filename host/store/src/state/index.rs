@@ -14,6 +14,7 @@ use gristmill_core::billing::usage::Bill;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, SubmissionKind};
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::note::{ScheduleNote, ScheduleNumber};
+use gristmill_core::job::policy::Start;
 use gristmill_core::job::record::StreamPosition;
 use gristmill_core::job::record::{JobCounts, Lease, NewJob, StoreEpoch};
 use gristmill_core::job::retry::JobRetry;
@@ -42,6 +43,7 @@ use crate::state::job::{
     Attempt, Change, Delivered, Job, JobRow, JobTimes, Marks, NewRow, PayloadLocations, Pending,
     Rare, Stored, SubmissionAck,
 };
+use crate::state::lane::Flow;
 use crate::state::meters::Meters;
 use crate::state::order::Order;
 use crate::state::outbox::Outbox;
@@ -152,6 +154,8 @@ pub(crate) struct Endpoint {
     pub(super) ready: Ready,
     /// The jobs that wait for their time, by queue position.
     pub(super) delayed: Order,
+    /// Of the jobs in `delayed` those that a later submission with their key replaces.
+    replaceable: BTreeMap<Flow, JobKey>,
     /// Its time in the index's `openings`; never: it has none.
     opening: Timestamp,
     pub(super) queue_version: QueueVersion,
@@ -179,6 +183,7 @@ impl Endpoint {
             name,
             ready,
             delayed,
+            replaceable: BTreeMap::new(),
             opening: Timestamp::NEVER,
             queue_version: QueueVersion::default(),
             history,
@@ -209,6 +214,9 @@ impl Endpoint {
             let is_new = self.delayed.insert(position, key);
             debug_assert!(is_new, "a job waits once");
             due.insert(job.queued_at(), key);
+            if job.is_replaceable() {
+                self.replaceable.insert(job.flow(), key);
+            }
         } else {
             let holds = self.ready.insert(job.rank(), position, key, now);
             self.hold_tags(holds, job, owners);
@@ -227,6 +235,9 @@ impl Endpoint {
     pub(super) fn remove_waiting(&mut self, job: &mut Job, key: JobKey, due: &mut Calendar) {
         let position = job.row.queue_position;
         if job.marks.is_delayed() {
+            if job.is_replaceable() && self.replaceable.get(&job.flow()) == Some(&key) {
+                self.replaceable.remove(&job.flow());
+            }
             job.marks.set_delayed(false);
             let was_there = self.delayed.remove(position, key);
             debug_assert!(was_there, "a job that waits for its time is among those");
@@ -770,20 +781,27 @@ impl Index {
         let input_bytes = u32::try_from(input.len()).unwrap_or(u32::MAX);
         let found = self.endpoints.get(&endpoint).expect("it has just been made");
         let max = max.of(job.waiting_jobs_max);
-        max.check(found.waiting(), found.disk_usage, input_bytes)?;
+        let debounced = self.debounce(endpoint, &job, now);
+        let replaced = debounced.as_ref().and_then(|debounced| debounced.replaces);
+        let waiting = found.waiting() - usize::from(replaced.is_some());
+        max.check(waiting, found.disk_usage, input_bytes)?;
         let owner = self.owners.key(&job.owner);
         let webhook: Option<Url> = job.webhook.map(|url| Arc::new(url.into()));
-        self.check_new_job(owner, input_bytes, webhook.as_ref(), job.tags.as_ref())?;
+        let (start, tags) = match debounced {
+            Some(Debounced { due, tags, .. }) => (Start::At(due), Some(tags)),
+            None => (job.policy.start, job.tags),
+        };
+        self.check_new_job(owner, input_bytes, webhook.as_ref(), tags.as_ref())?;
 
         self.last_seq += 1;
-        let priority = job.tags.as_ref().map_or(0, Tags::priority);
+        let priority = tags.as_ref().map_or(0, Tags::priority);
         let queue_position = self.positions.next(priority, now);
         if let Some(idempotency) = job.idempotency {
             // The owner of the endpoint: the operator may submit jobs to the endpoints of others.
             self.remember_key(endpoint, job.incarnation.owner(), idempotency, job.id, now);
         }
         let webhook = webhook.map(|url| self.owners.hold_url(owner, url));
-        let tags = job.tags.map(|tags| self.owners.hold_tags(owner, &tags));
+        let tags = tags.map(|tags| self.owners.hold_tags(owner, &tags));
         let trace = job.trace.map(|trace| self.owners.hold_trace(owner, trace));
         let insert = NewRow {
             owner: job.owner,
@@ -803,7 +821,7 @@ impl Index {
             ..Change::default()
         };
         let pending = Pending { visible: None, queued: None, change, input: Some(input) };
-        let due = job.policy.start.due(now);
+        let due = start.due(now);
         let past = job.policy.retry.map(|rule| {
             PastAttempts::default().with_retry(JobRetry { rule: Some(rule), ..JobRetry::default() })
         });
@@ -816,7 +834,7 @@ impl Index {
             seq: self.last_seq,
             endpoint,
             owner,
-            marks: Marks::new(job.policy.low_priority),
+            marks: Marks::new(job.policy.low_priority, tags.as_ref()),
             input_bytes,
             webhook,
             tags,
@@ -839,7 +857,29 @@ impl Index {
         };
         let urgency = if job.may_linger { Urgency::Deferred } else { Urgency::Now };
         self.enqueue_new(entry, urgency, now);
+        if let Some(replaced) = replaced {
+            // After the new job, so that a crash between the two loses neither.
+            let cancelled = self.decide(replaced, JobEvent::CancelRequested, now);
+            debug_assert!(cancelled.is_ok(), "a job that waits can be cancelled");
+        }
         Ok(Decided::Queued(QueuedNotice { endpoint: job.endpoint, job: job.id }))
+    }
+
+    /// When a job with `policy.debounceMs` starts, and which one it replaces.
+    fn debounce(&self, endpoint: EndpointKey, job: &NewJob, now: Timestamp) -> Option<Debounced> {
+        let (Start::Debounced { ms, max_ms }, Some(tags)) = (job.policy.start, &job.tags) else {
+            return None;
+        };
+        let flow = tags.job_key().map_or(Flow::NONE, Flow::of);
+        let found = self.endpoints.get(&endpoint);
+        let replaces = found.and_then(|endpoint| endpoint.replaceable.get(&flow)).copied();
+        let before = replaces.and_then(|key| self.jobs.get(key)?.tags.as_ref());
+        let since = before.and_then(Tags::debounced_since_ms).map(Timestamp::from_millis);
+        let since = since.unwrap_or(now).min(now);
+        let due = now.plus_millis(ms).min(since.plus_millis(max_ms)).max(now);
+        // The submission was checked with a value as long as this one.
+        let tags = tags.clone().with_debounce(since.as_millis()).unwrap_or_else(|_| tags.clone());
+        Some(Debounced { due, tags, replaces })
     }
 
     /// Checks that the owner of a new job has room for it, and for its webhook and tags.
@@ -975,6 +1015,13 @@ impl Index {
     pub(crate) fn is_deleting(&self, key: EndpointKey) -> bool {
         self.deleting_endpoints.iter().any(|deleting| deleting.key == key)
     }
+}
+
+/// A submission that may replace another one.
+struct Debounced {
+    due: Timestamp,
+    tags: Tags,
+    replaces: Option<JobKey>,
 }
 
 /// A submission with its payload.

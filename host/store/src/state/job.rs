@@ -83,17 +83,25 @@ pub(crate) struct Job {
     pub(crate) pending: Option<Box<Pending>>,
 }
 
-/// Two properties of a job in one byte.
+/// Properties of a job in one byte.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Marks(u8);
 
 impl Marks {
     const LOW_PRIORITY: u8 = 1;
     const DELAYED: u8 = 2;
+    const DEBOUNCED: u8 = 4;
 
     /// Of a job that does not wait for its time.
-    pub(crate) fn new(is_low_priority: bool) -> Self {
-        Self(if is_low_priority { Self::LOW_PRIORITY } else { 0 })
+    pub(crate) fn new(is_low_priority: bool, tags: Option<&Tags>) -> Self {
+        let is_debounced = tags.is_some_and(|tags| tags.debounced_since_ms().is_some());
+        let mark = |is_set, mark| if is_set { mark } else { 0 };
+        Self(mark(is_low_priority, Self::LOW_PRIORITY) | mark(is_debounced, Self::DEBOUNCED))
+    }
+
+    /// Whether a later submission with its key replaces it, until it is claimed.
+    pub(crate) fn is_debounced(self) -> bool {
+        self.0 & Self::DEBOUNCED != 0
     }
 
     pub(crate) fn is_low_priority(self) -> bool {
@@ -723,15 +731,16 @@ impl Job {
     /// The value that is invalid.
     pub(crate) fn of(image: &NewJobImage<'_>, owners: &mut Owners) -> Result<Self, String> {
         let NewJobImage { seq, id, endpoint, fixed, row, input_bytes } = image;
+        let tags = fixed.tags.map(Tags::from_text).transpose().map_err(text)?;
         Ok(Self {
             id: JobId::from_bytes(id).map_err(text)?,
             seq: *seq,
             endpoint: EndpointKey(*endpoint),
             owner: owners.key(&OwnerId::new(fixed.owner).map_err(text)?),
-            marks: Marks::new(fixed.low_priority),
+            marks: Marks::new(fixed.low_priority, tags.as_ref()),
             input_bytes: *input_bytes,
             webhook: fixed.webhook.map(|url| Arc::new(url.into())),
-            tags: fixed.tags.map(Tags::from_text).transpose().map_err(text)?,
+            tags,
             stored: Stored::default(),
             payload_locations: PayloadLocations::default(),
             segment: SegmentId(0),
@@ -833,6 +842,13 @@ impl Job {
     /// Its position in a distributed trace.
     pub(crate) fn trace(&self) -> Option<&TraceContext> {
         self.rare.as_ref()?.trace.as_ref()
+    }
+
+    /// Whether a later submission with its key replaces it.
+    pub(crate) fn is_replaceable(&self) -> bool {
+        self.marks.is_debounced()
+            && self.marks.is_delayed()
+            && self.row.last_claim == Claim::default()
     }
 
     /// Its rank while it waits.

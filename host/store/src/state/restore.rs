@@ -341,6 +341,7 @@ impl Index {
             }
         }
         self.fire_due(now, usize::MAX);
+        self.replace_debounced(now);
         let running: Vec<_> = self
             .jobs
             .range(0..self.jobs.end())
@@ -366,6 +367,21 @@ impl Index {
             }
         }
         recovery.waiting = self.endpoints.values().map(|endpoint| endpoint.waiting() as u64).sum();
+    }
+
+    /// Cancels the jobs whose replacement was stored before a crash.
+    fn replace_debounced(&mut self, now: Timestamp) {
+        let jobs = self.jobs.range(0..self.jobs.end()).filter(|(_, job)| job.is_replaceable());
+        let mut jobs: Vec<_> =
+            jobs.map(|(key, job)| ((job.endpoint, job.flow()), job.seq, key)).collect();
+        jobs.sort_unstable();
+        for pair in jobs.windows(2) {
+            let [(of, _, key), (next, ..)] = pair else { continue };
+            if of == next {
+                let cancelled = self.decide(*key, JobEvent::CancelRequested, now);
+                debug_assert!(cancelled.is_ok(), "a job that waits can be cancelled");
+            }
+        }
     }
 
     /// The attempts of running jobs that other hosts have had before this start.

@@ -92,6 +92,8 @@ mod tests {
             low_priority: Some(true),
             key: Some("acme".to_owned()),
             priority: Some(9),
+            debounce_ms: None,
+            debounce_max_ms: None,
             delay: Some(7),
             run_at: None,
             retry: Some(RetryInput { max_attempts: Some(3), ..RetryInput::default() }),
