@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use gristmill_core::id::JobId;
 use gristmill_core::job::record::{Lease, Outcome};
 use gristmill_core::job::retry::{FailedAttempt, FailureKind, Retry};
-use gristmill_core::job::starts::{Blocked, KeyLimits, StartLimits, StartRate};
+use gristmill_core::job::starts::{Blocked, KeyLimits, KeyWeight, StartLimits, StartRate};
 use gristmill_core::job::state::{JobStatus, ReleaseCause};
 use gristmill_core::job::tags::{Tags, Turn};
 use gristmill_core::signals::Signals;
@@ -67,7 +67,7 @@ fn limits() -> impl Strategy<Value = StartLimits> {
     };
     (rate(), rate(), prop::option::of(1..4_u32), 1..5_u32).prop_map(
         |(throttle, rate, concurrency, weight)| {
-            let weights = BTreeMap::from([("a".to_owned(), weight)]);
+            let weights = BTreeMap::from([("a".to_owned(), KeyWeight(weight))]);
             StartLimits { throttle, keys: KeyLimits { concurrency, weights, rate } }
         },
     )
@@ -275,6 +275,7 @@ async fn a_blocked_job_says_which_limit_it_waits_for() {
     // The limits of a deleted endpoint end with it.
     world.store().delete_endpoint(&e).now_or_never();
     world.store().await_deletion(&e).await.unwrap();
+    (world.limits, world.running) = (StartLimits::default(), Vec::new());
     for _ in 0..2 {
         world.apply(Op::Submit { key: 0, priority: 0, is_low: false }).await;
     }

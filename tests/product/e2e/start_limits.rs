@@ -29,7 +29,7 @@ async fn a_key_at_its_limit_waits_with_a_reason_and_holds_up_no_other() {
     client.until(&endpoint, &other, "COMPLETED").await;
     let waits = client.status(&endpoint, &second).await.ok();
     let reason =
-        "the key `acme` runs 1 jobs, as many as `keys.concurrency` of the endpoint permits";
+        "as many jobs of the key `acme` run as `keys.concurrency` of the endpoint permits: 1";
     assert_eq!((&waits["status"], &waits["reason"]), (&"IN_QUEUE".into(), &reason.into()));
     // The first job runs again after a crash, and still counts.
     host.kill9();
@@ -134,7 +134,8 @@ async fn wrong_limits_are_named() {
     let client = host.client();
     let endpoint = host.deploy(&guests::echo(), "echo-limits", json!({})).await;
     for (policy, complaint) in [
-        (json!({ "priority": 10 }), "`policy.priority` must be 0 to 9, not 10"),
+        (json!({ "priority": 10 }), "`policy.priority` must be 0 to 9"),
+        (json!({ "priority": -1 }), "`policy.priority` must be 0 to 9"),
         (json!({ "debounceMs": 5 }), "`policy.debounceMs` needs `policy.key`"),
         (json!({ "debounceMaxMs": 5, "key": "a" }), "needs `policy.debounceMs`"),
         (json!({ "key": "a", "debounceMs": 0 }), "policy.debounceMs must be 1 to 604800000 ms"),
@@ -147,6 +148,7 @@ async fn wrong_limits_are_named() {
     for (settings, complaint) in [
         (json!({ "keys": { "weights": { "": 1 } } }), "`keys.weights` has the key ``"),
         (json!({ "keys": { "weights": { "a": 0 } } }), "`keys.weights.a` must be 1 to 1000, not 0"),
+        (json!({ "keys": { "weights": { "a": -1 } } }), "`keys.weights.a`"),
         (json!({ "throttle": { "burst": 0 } }), "`throttle.burst` must be 1 to 10000, not 0"),
         (json!({ "keys": { "rate": { "perMs": 0 } } }), "`keys.rate.perMs` must be"),
     ] {

@@ -17,11 +17,13 @@ use gristmill_core::job::record::S3Config;
 use gristmill_core::job::retention::ChosenRetention;
 use gristmill_core::job::tags::{InvalidTags, Tag, Tags, Turn};
 use gristmill_core::jobs::operations::{SubmitMode, SubmitRequest};
-use gristmill_core::limits::{PRIORITY, S3_FIELD_CHARS_MAX, TAGS_MAX, WEBHOOK_URL_BYTES_MAX};
+use gristmill_core::limits::{
+    Bounds, PRIORITY, S3_FIELD_CHARS_MAX, TAGS_MAX, WEBHOOK_URL_BYTES_MAX,
+};
 use gristmill_core::trace::TraceContext;
 use gristmill_core::webhook::delivery::{ReceiverRefused, WebhookReceivers};
 use gristmill_wire::RetryInput;
-use gristmill_wire::settings::{check_text, number};
+use gristmill_wire::settings::check_text;
 use gristmill_wire::whole_number::WholeNumber;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -299,9 +301,16 @@ fn policy(raw: Option<&RawValue>) -> Result<PolicyPart, ApiError> {
         let sentence = "`policy.debounceMs` needs `policy.key`: a job replaces one with its key";
         return Err(ApiError::bad_request(sentence));
     }
-    let priority = millis(take("priority"), "policy.priority")?.unwrap_or(PRIORITY.default);
-    let priority = number::<u64>("policy.priority", priority, PRIORITY)
-        .map_err(|error| ApiError::bad_request(error.to_string()))?;
+    let priority: Option<WholeNumber> =
+        optional(take("priority"), "policy.priority", "an integer")?;
+    let priority = priority.map_or(PRIORITY.default, |WholeNumber(given)| {
+        // A negative number is no priority either.
+        u64::try_from(given).unwrap_or(u64::MAX)
+    });
+    let Bounds { min, max, .. } = PRIORITY;
+    let priority = Some(priority).filter(|given| PRIORITY.contains(*given)).ok_or_else(|| {
+        ApiError::bad_request(format!("`policy.priority` must be {min} to {max}"))
+    })?;
     let is_strict = optional(take("strict"), "policy.strict", "true or false")?.unwrap_or(false);
     let ignored = IgnoredPolicy::of(members.keys());
     match &ignored.0 {

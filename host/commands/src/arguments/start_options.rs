@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use gristmill_client::wire::bounds::KEY_WEIGHT;
-use gristmill_client::wire::management::{KeyLimitsInput, StartRate, StartRateInput};
+use gristmill_client::wire::management::{KeyLimitsInput, KeyWeight, StartRate, StartRateInput};
 
 use super::parse::bounded;
 
@@ -31,7 +31,7 @@ pub(crate) struct StartOptions {
     /// The weight of a key, 1 to 1000: with 3 it has three turns for each one of another key; may
     /// be repeated. Replaces all weights of an earlier deploy [default: 1].
     #[arg(long = "key-weight", value_name = "KEY=N", value_parser = weight)]
-    key_weights: Vec<(String, u32)>,
+    key_weights: Vec<(String, KeyWeight)>,
 }
 
 impl StartOptions {
@@ -68,13 +68,13 @@ fn rate(text: &str) -> Result<StartRateInput, String> {
     Ok(StartRateInput { jobs: Some(jobs), per_ms: Some(per_ms), burst: None })
 }
 
-fn weight(text: &str) -> Result<(String, u32), String> {
+fn weight(text: &str) -> Result<(String, KeyWeight), String> {
     let wrong =
         || format!("write KEY=N, such as acme=3, with {} to {}", KEY_WEIGHT.min, KEY_WEIGHT.max);
     // A key may have `=`.
     let (key, weight) = text.rsplit_once('=').ok_or_else(wrong)?;
     let weight = weight.parse().ok().filter(|weight: &u32| KEY_WEIGHT.contains((*weight).into()));
-    Ok((key.to_owned(), weight.ok_or_else(wrong)?))
+    Ok((key.to_owned(), KeyWeight(weight.ok_or_else(wrong)?)))
 }
 
 #[cfg(test)]
@@ -90,7 +90,7 @@ mod tests {
         {
             assert!(given(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(weight("a=b=3"), Ok(("a=b".to_owned(), 3)));
+        assert_eq!(weight("a=b=3"), Ok(("a=b".to_owned(), KeyWeight(3))));
         for wrong in ["", "a", "a=", "a=0", "a=1001", "a=x"] {
             assert!(weight(wrong).is_err(), "{wrong}");
         }

@@ -1,6 +1,6 @@
 //! Limits of starts, as the store is given them and as it reports them.
 
-pub use gristmill_wire::management::{KeyLimits, StartRate};
+pub use gristmill_wire::management::{KeyLimits, KeyWeight, StartRate};
 
 use crate::time::Timestamp;
 
@@ -29,7 +29,7 @@ impl Blocked {
     pub fn reason(self, key: &str, now: Timestamp) -> String {
         match self {
             Self::Running(count) => format!(
-                "the key `{key}` runs {count} jobs, as many as `keys.concurrency` of the endpoint permits"
+                "as many jobs of the key `{key}` run as `keys.concurrency` of the endpoint permits: {count}"
             ),
             Self::KeyUntil(at) => format!(
                 "the key `{key}` may start a job in {} ms, by `keys.rate` of the endpoint",

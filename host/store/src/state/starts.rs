@@ -96,12 +96,12 @@ pub(crate) struct StartRules {
 impl StartRules {
     pub(crate) fn of(limits: &StartLimits) -> Self {
         let StartLimits { throttle, keys } = limits;
-        let others = keys.weights.iter().filter(|(_, weight)| **weight != 1);
+        let others = keys.weights.iter().filter(|(_, weight)| weight.0 != 1);
         Self {
             throttle: Pace::of(throttle),
             concurrency: keys.concurrency,
             rate: Pace::of(&keys.rate),
-            weights: others.map(|(key, weight)| (Flow::of(key), *weight)).collect(),
+            weights: others.map(|(key, weight)| (Flow::of(key), weight.0)).collect(),
         }
     }
 }

@@ -49,7 +49,7 @@ pub use secrets::RotatedSecrets;
 pub use series::{
     EndpointSeries, SeriesList, SeriesPoint, SeriesQuantiles, SeriesWorkers, ShortSeries,
 };
-pub use start_limits::{KeyLimits, KeyLimitsInput, StartRate, StartRateInput};
+pub use start_limits::{KeyLimits, KeyLimitsInput, KeyWeight, StartRate, StartRateInput};
 pub use system::{Disk, SandboxBytes, Sandboxes, System, Webhooks};
 pub use template::{Template, TemplateCategory, TemplateInput};
 pub use volume::{NetworkVolume, NetworkVolumeInput, NewNetworkVolume, VolumeFile, VolumeFileType};

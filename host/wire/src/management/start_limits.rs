@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bounds::{Bounds, JOB_KEY_RULE, KEY_WEIGHT, KEY_WEIGHTS_MAX, SEVEN_DAYS_MS, is_job_key};
 use crate::settings::{InvalidField, check_count, number, settings};
+use crate::whole_number;
 
 settings! {
     /// How many jobs may start: `burst` of them at once, and then one each `perMs / jobs`
@@ -47,7 +48,7 @@ settings! {
     values {
         /// Shares of keys in the turns, 1 to 1,000; 1 for a key that is not named. A key with 3 has
         /// three turns for each one of a key with 1.
-        weights: BTreeMap<String, u32> as KeyWeights = BTreeMap::new(), check_weights;
+        weights: BTreeMap<String, KeyWeight> as KeyWeights = BTreeMap::new(), check_weights;
     }
     objects {
         /// How many jobs of one key may start in some time.
@@ -55,7 +56,12 @@ settings! {
     }
 }
 
-fn check_weights(field: &str, weights: &BTreeMap<String, u32>) -> Result<(), InvalidField> {
+/// The weight of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct KeyWeight(#[serde(deserialize_with = "whole_number::required")] pub u32);
+
+fn check_weights(field: &str, weights: &BTreeMap<String, KeyWeight>) -> Result<(), InvalidField> {
     check_count(field, weights.len(), KEY_WEIGHTS_MAX)?;
     for (key, weight) in weights {
         let name = format!("{key:.99}");
@@ -63,7 +69,7 @@ fn check_weights(field: &str, weights: &BTreeMap<String, u32>) -> Result<(), Inv
             let fault = format!("has the key `{}`, which {JOB_KEY_RULE}", name.escape_debug());
             return Err(InvalidField::new(field, fault));
         }
-        number::<u32>(&format!("{field}.{name}"), u64::from(*weight), KEY_WEIGHT)?;
+        number::<u32>(&format!("{field}.{name}"), u64::from(weight.0), KEY_WEIGHT)?;
     }
     Ok(())
 }

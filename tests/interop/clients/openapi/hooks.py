@@ -164,13 +164,21 @@ def make_possible(case, body):
         case.path_parameters["endpoint"] = dice.choice(["playground", "playground", "paused"])
         body["input"] = dice.choice(INPUTS)
     if isinstance(policy := body.get("policy"), dict):
-        # Later calls wait for the jobs, a time is at most seven days away, and other members are
-        # refused with `strict`.
-        for name in ("delay", "runAt", "strict"):
+        # Later calls wait for the jobs, a time is at most seven days away, a replacement needs a
+        # key, and other members are refused with `strict`.
+        for name in ("delay", "runAt", "debounceMs", "debounceMaxMs", "strict"):
             policy.pop(name, None)
         if policy.get("key"):
             # Its bound is in bytes.
             policy["key"] = "customer"
+    keys = body.get("keys")
+    for rate in (body.get("throttle"), keys.get("rate") if isinstance(keys, dict) else None):
+        if isinstance(rate, dict):
+            # Later calls wait for jobs of the endpoint.
+            rate |= {"jobs": 1_000_000, "perMs": 1}
+    if isinstance(keys, dict) and keys.get("weights"):
+        # Their bound is in bytes.
+        keys["weights"] = {"customer": 3}
     if case.path == "/v1/templates" and isinstance(body.get("name"), str):
         body["name"] = f"{body['name'][:100]} {next(numbers)}"
     if case.path.startswith("/v1/templates/"):
